@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use stepscope_analysis::compare::result::{DEFAULT_CONFIDENCE, DEFAULT_TOLERANCE, FEWEST_STEPS};
+use stepscope_analysis::critical_path::spec::PRESETS;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::run_profile::RUNS_AHEAD;
 use stepscope_engine::open_path;
@@ -31,6 +33,7 @@ fn main() -> std::io::Result<()> {
 /// A value as TypeScript and Python write it.
 enum Literal {
     Text(String),
+    Flag(bool),
     /// `undefined`.
     Nothing,
     List(Vec<Self>),
@@ -56,6 +59,7 @@ impl Literal {
         let space = " ".repeat(indent + 2);
         match self {
             Self::Nothing => "undefined".to_owned(),
+            Self::Flag(flag) => flag.to_string(),
             Self::Text(text) if text.contains('\'') && !text.contains('"') => format!("\"{text}\""),
             Self::Text(text) => format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'")),
             Self::Object(fields) if fields.is_empty() => "{}".to_owned(),
@@ -94,9 +98,19 @@ fn constant(out: &mut String, comment: &str, head: &str, value: &Literal, tail: 
     let _ = write!(out, "\n/** {comment} */\n{head}{value}{tail};\n");
 }
 
+const WHAT_IF_PRESET: &str = "
+/** A prepared scenario of the critical path. */
+export interface WhatIfPreset {
+  readonly id: string;
+  readonly question: string;
+  /** Whether it is of runs of several ranks. */
+  readonly comparesRanks: boolean;
+}
+";
+
 fn typescript(columns: &ReportColumns) -> String {
     let mut out = format!(
-        "// {MADE_BY}\n// from kind.rs of stepscope-model, reports.rs and tools.rs of stepscope-report, and options.rs and routes/mod.rs of\n// stepscope-server.\n"
+        "// {MADE_BY}\n// from kind.rs of stepscope-model, run_profile.rs, critical_path/spec.rs and compare/result.rs of stepscope-analysis,\n// reports.rs and tools.rs of stepscope-report, and options.rs and routes/mod.rs of stepscope-server.\n"
     );
     let _ = write!(
         out,
@@ -106,6 +120,33 @@ fn typescript(columns: &ReportColumns) -> String {
     let _ = writeln!(
         out,
         "\n/** Mean over the median length of steps from which the mean leads: the host runs ahead of its work. */\nexport const RUNS_AHEAD = {RUNS_AHEAD};"
+    );
+    let _ = writeln!(
+        out,
+        "\n/** Fewest compared steps of a side with which the server gives a verdict. */\nexport const FEWEST_STEPS = {FEWEST_STEPS};"
+    );
+    let _ = writeln!(
+        out,
+        "\n/** Relative change below which a comparison calls two runs the same, unless the address has another. */\nexport const DEFAULT_TOLERANCE = {DEFAULT_TOLERANCE};"
+    );
+    let _ = writeln!(
+        out,
+        "\n/** Coverage of the intervals of a comparison, unless the address has another. */\nexport const DEFAULT_CONFIDENCE = {DEFAULT_CONFIDENCE};"
+    );
+    out.push_str(WHAT_IF_PRESET);
+    let presets = PRESETS.iter().filter_map(|preset| {
+        Some(Literal::Object(vec![
+            ("id", preset.button?.into()),
+            ("question", preset.question.into()),
+            ("comparesRanks", Literal::Flag(preset.compares_ranks)),
+        ]))
+    });
+    constant(
+        &mut out,
+        "Prepared scenarios of the critical path.",
+        "WHAT_IF_PRESETS: readonly WhatIfPreset[]",
+        &Literal::List(presets.collect()),
+        "",
     );
     let kinds: Vec<&str> = SliceKind::ALL.iter().map(|kind| kind.label()).collect();
     constant(
@@ -308,18 +349,20 @@ impl ReportColumns {
 }
 
 /// Adds the columns of a report whose keys are constants; other keys are names from the trace.
-fn add_columns(
-    report: &Report,
-    by: Option<&str>,
-    found: &mut Vec<(Shown, BTreeSet<String>)>,
-) {
+fn add_columns(report: &Report, by: Option<&str>, found: &mut Vec<(Shown, BTreeSet<String>)>) {
     let rows = by.map_or_else(|| "rows".to_owned(), |by| format!("rows {by}"));
     let figures = report.summary.iter().map(|scalar| &scalar.column);
-    let tables = std::iter::once((rows, &report.table)).chain(report.sections.iter().map(
-        |section| (section.name.to_string(), &section.table),
-    ));
+    let tables = std::iter::once((rows, &report.table)).chain(
+        report
+            .sections
+            .iter()
+            .map(|section| (section.name.to_string(), &section.table)),
+    );
     let columns = tables.flat_map(|(place, table)| {
-        table.columns.iter().map(move |column| (place.clone(), column))
+        table
+            .columns
+            .iter()
+            .map(move |column| (place.clone(), column))
     });
     let figures = figures.map(|column| ("summary".to_owned(), column));
     for (place, column) in figures.chain(columns) {

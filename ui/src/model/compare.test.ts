@@ -118,10 +118,10 @@ describe('comparison', () => {
     const without = (more: object) => whyNoVerdict(made({ verdict: 'no verdict', ...more }));
     expect(whyNoVerdict(made())).toBeUndefined();
     expect(without({ new: side('b', 5, { compared_steps: 3 }) })).toBe(
-      'Too few steps: 3 of the new run; a verdict needs five on each side.',
+      'Too few steps: 3 of the new run; a verdict needs 5 on each side.',
     );
     expect(without({ new: side('b', 5, { steps: 0, compared_steps: 0 }) })).toBe(
-      'The new run has no steps: a verdict needs five on each side.',
+      'The new run has no steps: a verdict needs 5 on each side.',
     );
     const none = { steps: 0, compared_steps: 0 };
     expect(without({ base: side('a', 5, none), new: side('b', 5, none) })).toMatch(/^Neither run has steps/);

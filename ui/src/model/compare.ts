@@ -1,5 +1,6 @@
 // compare.ts: the comparison of two runs: verdict, attribution as a waterfall, and the pair of steps to align. Pure.
 import { asArray, asFlag, asNumber, asObject, asText, asTexts, type Json, type JsonObject } from '../base/json.ts';
+import { FEWEST_STEPS } from './generated.ts';
 import { type ReportRow, type ReportTable, reportOf } from './report.ts';
 import type { Step } from './run.ts';
 
@@ -25,9 +26,6 @@ export const MATCH_BY = [
   { id: 'stack', label: 'name, shapes and module' },
   { id: 'class', label: 'class' },
 ] as const;
-
-/** Fewest compared steps of a side with which the server gives a verdict. */
-export const FEWEST_STEPS = 5;
 
 /** What of a run a comparison takes. */
 export interface SideLimit {
@@ -295,7 +293,7 @@ export function whyNoVerdict(comparison: Comparison): string | undefined {
   if (empty.length === 1 && alone !== undefined)
     return `${capitalised(alone.name)} has no times to compare with: neither steps nor a timeline of operations.`;
   const none = sides.filter(({ steps }) => steps === 0);
-  const needs = 'a verdict needs five on each side.';
+  const needs = `a verdict needs ${FEWEST_STEPS} on each side.`;
   if (none.length === 2) return `Neither run has steps: ${needs}`;
   if (none.length === 1) return `${capitalised(none[0]?.name ?? '')} has no steps: ${needs}`;
   const few = sides.filter(({ comparedSteps }) => comparedSteps < FEWEST_STEPS);

@@ -106,16 +106,3 @@ export function withFactor(changes: readonly string[], selector: string, factor:
   if (factor === UNCHANGED) return rest;
   return at < 0 ? [...changes, text] : [...changes.slice(0, at), text, ...changes.slice(at + 1)];
 }
-
-/** Prepared scenarios with the question that each answers. */
-export const PRESETS: readonly { readonly id: string; readonly question: string; readonly ranks?: true }[] = [
-  { id: 'faster-ops', question: 'Each of the 10 longest operations twice as fast, and free' },
-  { id: 'host-free', question: 'Host code, launching calls and launch latency take no time' },
-  { id: 'no-syncs', question: 'The host never waits for the device inside the window' },
-  { id: 'no-launch-gaps', question: 'No launch latency and no gaps between kernels' },
-  { id: 'input-free', question: 'Data is always there' },
-  { id: 'free-communication', question: 'Transfers take no time; late ranks still count' },
-  { id: 'no-stragglers', question: 'All ranks take the mean time', ranks: true },
-  { id: 'device:x0.5', question: 'A device that is twice as fast' },
-  { id: 'host:x0.5', question: 'A host that is twice as fast' },
-];

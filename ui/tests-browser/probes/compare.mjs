@@ -536,7 +536,7 @@ export const compare = [
       assert.equal((await factsOf(page)).verdict, 'no verdict');
       assert.match(
         await page.getByTestId('verdict').textContent(),
-        /3 of the new run; a verdict needs five on each side/,
+        /3 of the new run; a verdict needs 5 on each side/,
       );
       const [base, device, script, short, operators, cut] = await idsOf(page, origin, [
         'base',

@@ -23,6 +23,11 @@ use crate::statistics::{
 
 /// Fewest steps of a side for quantiles above the median.
 const FEWEST_FOR_TAIL: usize = 10;
+/// Default of [`CompareOptions::tolerance`]: 1 %.
+pub const DEFAULT_TOLERANCE: f64 = 0.01;
+/// Default of [`CompareOptions::confidence`]: 95 %.
+pub const DEFAULT_CONFIDENCE: f64 = 0.95;
+
 /// How to compare.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompareOptions {
@@ -44,8 +49,8 @@ impl Default for CompareOptions {
             by: RowsBy::default(),
             match_by: MatchBy::default(),
             renames: Vec::new(),
-            tolerance: 0.01,
-            confidence: 0.95,
+            tolerance: DEFAULT_TOLERANCE,
+            confidence: DEFAULT_CONFIDENCE,
         }
     }
 }

@@ -336,18 +336,71 @@ fn decimal(text: &str) -> Option<f64> {
         .flatten()
 }
 
-/// Names of the presets, `N` and `F` for numbers.
-pub const PRESETS: [&str; 10] = [
-    "faster-ops",
-    "free-communication",
-    "no-stragglers",
-    "as-rank:N",
-    "host-free",
-    "no-syncs",
-    "input-free",
-    "no-launch-gaps",
-    "device:xF",
-    "host:xF",
+/// A prepared scenario.
+#[derive(Clone, Copy, Debug)]
+pub struct WhatIfPreset {
+    /// Name, with `N` or `F` for a number: `device:xF`.
+    pub name: &'static str,
+    /// Name with the number of the viewer's button: `device:x0.5`. `None` where the viewer asks for the number.
+    pub button: Option<&'static str>,
+    /// What it assumes; with a number, that of the button.
+    pub question: &'static str,
+    /// Whether it compares ranks: without others it changes nothing.
+    pub compares_ranks: bool,
+}
+
+impl WhatIfPreset {
+    /// Creates a preset of one rank, whose name has no number.
+    const fn new(name: &'static str, question: &'static str) -> Self {
+        Self {
+            name,
+            button: Some(name),
+            question,
+            compares_ranks: false,
+        }
+    }
+}
+
+/// The presets, in the order of lists.
+pub const PRESETS: [WhatIfPreset; 10] = [
+    WhatIfPreset::new(
+        "faster-ops",
+        "Each of the 10 longest operations twice as fast, and free",
+    ),
+    WhatIfPreset::new(
+        "free-communication",
+        "Transfers take no time; late ranks still count",
+    ),
+    WhatIfPreset {
+        compares_ranks: true,
+        ..WhatIfPreset::new("no-stragglers", "All ranks take the mean time")
+    },
+    WhatIfPreset {
+        button: None,
+        compares_ranks: true,
+        ..WhatIfPreset::new("as-rank:N", "One rank takes the median time of the others")
+    },
+    WhatIfPreset::new(
+        "host-free",
+        "Host code, launching calls and launch latency take no time",
+    ),
+    WhatIfPreset::new(
+        "no-syncs",
+        "The host never waits for the device inside the window",
+    ),
+    WhatIfPreset::new("input-free", "Data is always there"),
+    WhatIfPreset::new(
+        "no-launch-gaps",
+        "No launch latency and no gaps between kernels",
+    ),
+    WhatIfPreset {
+        button: Some("device:x0.5"),
+        ..WhatIfPreset::new("device:xF", "A device that is twice as fast")
+    },
+    WhatIfPreset {
+        button: Some("host:x0.5"),
+        ..WhatIfPreset::new("host:xF", "A host that is twice as fast")
+    },
 ];
 
 /// Returns the scenario of a preset. `None` for `faster-ops`: its scenarios depend on the path.
@@ -481,6 +534,14 @@ mod tests {
             assert_eq!(found.specs, parse(text).unwrap().specs, "{name}");
         }
         assert_eq!(preset("faster-ops"), Ok(None));
+        for listed in PRESETS {
+            let name = listed.name.replace(":N", ":3").replace(":xF", ":x2");
+            assert!(preset(&name).is_ok(), "{name}");
+            assert!(
+                listed.button.is_none_or(|name| preset(name).is_ok()),
+                "{name}"
+            );
+        }
         assert!(preset("faster").is_err() && preset("as-rank:two").is_err());
     }
 }

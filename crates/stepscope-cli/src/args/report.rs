@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use stepscope_engine::analysis::critical_path::spec::PRESETS;
 use stepscope_model::Dur;
 
 use super::Reading;
@@ -65,9 +66,8 @@ pub struct ReportArgs {
     /// Predict the step after changes, such as `kernel:*gemm*=x0.5,launch_latency=0`; repeatable; for 'critical-path'
     #[arg(long, value_name = "SPEC")]
     pub what_if: Vec<String>,
-    /// Predict a prepared scenario: faster-ops, free-communication, no-stragglers, as-rank:N, host-free, no-syncs,
-    /// input-free, no-launch-gaps, device:xF or host:xF; repeatable; for 'critical-path'
-    #[arg(long, value_name = "NAME")]
+    /// Names of prepared scenarios; for 'critical-path'.
+    #[arg(long, value_name = "NAME", help = preset_help())]
     pub preset: Vec<String>,
     /// Show predictions although the replay error is above 15 %; for 'critical-path'
     #[arg(long)]
@@ -113,4 +113,11 @@ pub enum ReportFormat {
     Md,
     /// One self-contained HTML file.
     Html,
+}
+
+/// Returns the help of `--preset`, which lists the presets.
+fn preset_help() -> String {
+    let [others @ .., last] = PRESETS.map(|preset| preset.name);
+    let others = others.join(", ");
+    format!("Predict a prepared scenario: {others} or {last}; repeatable; for 'critical-path'")
 }

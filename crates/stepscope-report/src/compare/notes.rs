@@ -1,6 +1,8 @@
 //! Facts that qualify a comparison, one sentence each.
 
-use stepscope_analysis::compare::result::{CompareNote, Comparison, Mismatch};
+use stepscope_analysis::compare::result::{
+    CompareNote, Comparison, FEWEST_RUNS, FEWEST_STEPS, Mismatch,
+};
 
 use super::ComparisonView;
 use crate::report::{Sentence, count, duration, sentence, share, with_thousands};
@@ -165,9 +167,10 @@ fn sentence_of_both(found: &Comparison, base: &CompareNote, new: &CompareNote) -
     Some(match (base, new) {
         (CompareNote::FewSteps { steps: base, .. }, CompareNote::FewSteps { steps: new, .. }) => {
             sentence!(
-                "{} and {} compared steps; a verdict needs 5 on each side",
+                "{} and {} compared steps; a verdict needs {} on each side",
                 count(*base),
-                count(*new)
+                count(*new),
+                FEWEST_STEPS.to_string()
             )
         }
         (
@@ -206,15 +209,17 @@ fn sentence_of(view: &ComparisonView<'_>, note: &CompareNote) -> Sentence {
             "1 run on each side: run-to-run variation unknown".into()
         }
         CompareNote::RunsUnknown([base, new]) => sentence!(
-            "{} and {} runs: from 3 runs on a side, the variation between runs is known",
+            "{} and {} runs: from {} runs on a side, the variation between runs is known",
             count(*base),
-            count(*new)
+            count(*new),
+            FEWEST_RUNS.to_string()
         ),
         CompareNote::FewSteps { side, steps } => sentence!(
-            "{} has {} compared {}; a verdict needs 5",
+            "{} has {} compared {}; a verdict needs {}",
             label(side),
             count(*steps),
-            if *steps == 1 { "step" } else { "steps" }
+            if *steps == 1 { "step" } else { "steps" },
+            FEWEST_STEPS.to_string()
         ),
         CompareNote::WholeRecording { side } => sentence!(
             "{} marks no steps: its whole recording is compared, without a verdict",

@@ -92,7 +92,7 @@ pub(super) fn mistake(text: &str, error: &SpecError) -> String {
             "lags take xFACTOR, 0 or a time; sync takes 0",
         ),
         SpecCause::Preset => {
-            let names = PRESETS.join(", ");
+            let names = PRESETS.map(|preset| preset.name).join(", ");
             return format!(
                 "cannot apply preset '{text}': it is unknown\nhelp: use one of {names}"
             );

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use stepscope_analysis::compare::result::{CompareOptions, Comparison, MatchBy, Rename, RowsBy};
+use stepscope_analysis::compare::result::{
+    CompareOptions, Comparison, DEFAULT_CONFIDENCE, DEFAULT_TOLERANCE, MatchBy, Rename, RowsBy,
+};
 use stepscope_analysis::compare::run::ComparedRun;
 use stepscope_analysis::parallel::{self, Cancel};
 use stepscope_analysis::run_profile::AnalysisScope;
@@ -77,8 +79,8 @@ fn compute(
         by,
         match_by,
         renames,
-        tolerance: share("tolerance", 0.01, 0.0)?,
-        confidence: share("confidence", 0.95, 0.5)?,
+        tolerance: share("tolerance", DEFAULT_TOLERANCE, 0.0)?,
+        confidence: share("confidence", DEFAULT_CONFIDENCE, 0.5)?,
     };
     let of_base = scope(base, params, ["base_steps", "base_rank"])?;
     let of_new = scope(new, params, ["new_steps", "new_rank"])?;

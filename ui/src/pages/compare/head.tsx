@@ -11,6 +11,7 @@ import {
   type Verdict,
   whyNoVerdict,
 } from '../../model/compare.ts';
+import { DEFAULT_CONFIDENCE, DEFAULT_TOLERANCE } from '../../model/generated.ts';
 import { formatStepLimit, parseStepLimit, STEP_LIMIT_HELP } from '../../model/step-limit.ts';
 import { announce } from '../../state/commands.ts';
 import type { Store } from '../../state/store.ts';
@@ -18,8 +19,6 @@ import { Icon } from '../../widgets/icon.tsx';
 
 const TOLERANCES = [0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1];
 const CONFIDENCES = [0.9, 0.95, 0.99];
-/** The server's own choices, which the address omits. */
-const USUAL = { tolerance: 0.01, confidence: 0.95 };
 
 /** Formats a ratio with four significant digits. */
 export const ratioText = (ratio: number): string => (ratio >= 100 ? ratio.toFixed(1) : ratio.toPrecision(4));
@@ -74,8 +73,8 @@ const shares = (values: readonly number[], chosen: number) =>
 
 export function Settings({ store }: { readonly store: Store }): JSX.Element {
   const { view } = store;
-  const tolerance = view.tolerance.value ?? USUAL.tolerance;
-  const confidence = view.confidence.value ?? USUAL.confidence;
+  const tolerance = view.tolerance.value ?? DEFAULT_TOLERANCE;
+  const confidence = view.confidence.value ?? DEFAULT_CONFIDENCE;
   return (
     <>
       <Choice
@@ -101,7 +100,7 @@ export function Settings({ store }: { readonly store: Store }): JSX.Element {
         value={tolerance}
         options={shares(TOLERANCES, tolerance)}
         onChoose={(value) => {
-          view.tolerance.value = value === USUAL.tolerance ? undefined : value;
+          view.tolerance.value = value === DEFAULT_TOLERANCE ? undefined : value;
         }}
       />
       <Choice
@@ -109,7 +108,7 @@ export function Settings({ store }: { readonly store: Store }): JSX.Element {
         value={confidence}
         options={shares(CONFIDENCES, confidence)}
         onChoose={(value) => {
-          view.confidence.value = value === USUAL.confidence ? undefined : value;
+          view.confidence.value = value === DEFAULT_CONFIDENCE ? undefined : value;
         }}
       />
       <StepRange store={store} />

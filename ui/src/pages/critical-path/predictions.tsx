@@ -3,7 +3,7 @@ import type { Signal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { formatDuration, formatShare } from '../../base/format.ts';
-import { PRESETS } from '../../model/critical-path.ts';
+import { WHAT_IF_PRESETS } from '../../model/generated.ts';
 import { numberAt, type Report, type ReportRow, scalarOf, sectionOf, textAt } from '../../model/report.ts';
 import { plainText } from '../../model/sentence.ts';
 import { Icon } from '../../widgets/icon.tsx';
@@ -32,7 +32,7 @@ function useSettled<T>(value: T, key: string): T {
 /** The presets as buttons. */
 export function Presets({ page: { run, store } }: { readonly page: PageProps }): JSX.Element {
   const { presets } = store.view;
-  const offered = PRESETS.filter((preset) => preset.ranks !== true || run.ranks.length > 1);
+  const offered = WHAT_IF_PRESETS.filter((preset) => !preset.comparesRanks || run.ranks.length > 1);
   return (
     <span class="ss-row ss-presets" role="group" aria-label="Prepared scenarios">
       {offered.map(({ id, question }) => {

@@ -1,7 +1,7 @@
 //! The file of a gate: `stepscope-gate.toml`.
 
 use stepscope_analysis::compare::owner::{Owner, Phase};
-use stepscope_analysis::compare::result::MeasureUnit;
+use stepscope_analysis::compare::result::{DEFAULT_CONFIDENCE, DEFAULT_TOLERANCE, MeasureUnit};
 use stepscope_analysis::op_class::OpClass;
 use stepscope_model::spelling::nearest;
 
@@ -160,8 +160,8 @@ impl Gate {
     /// Reads a file. The error is one sentence with the line.
     pub fn read(text: &str) -> Result<Self, String> {
         let mut gate = Self {
-            tolerance: 0.01,
-            confidence: 0.95,
+            tolerance: DEFAULT_TOLERANCE,
+            confidence: DEFAULT_CONFIDENCE,
             min_steps: 10,
             unclear: UnclearPolicy::Warn,
             steps: None,
