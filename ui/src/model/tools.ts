@@ -16,6 +16,9 @@ export function homeTool(tools: readonly Availability[]): 'overview' | 'timeline
 export const toolOf = (id: string): Tool | undefined =>
   TOOLS.find((item) => item.id === id) ?? TOOLS.find((item) => item.aliases.includes(id));
 
+/** Returns the question that a page answers. */
+export const questionOf = (id: string): string => toolOf(id)?.question ?? '';
+
 /** Returns the view of a page that another profiler's name stands for: `op_profile`. */
 export const viewTool = (id: string): Tool | undefined =>
   VIEW_TOOLS.find((item) => item.id === id || item.aliases.includes(id));

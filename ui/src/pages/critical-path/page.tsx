@@ -8,6 +8,7 @@ import { UNTIL_DEVICE } from '../../model/critical-path.ts';
 import { REPORT_KINDS } from '../../model/generated.ts';
 import { type Report, type ReportRow, rowKeys, sectionOf, textAt } from '../../model/report.ts';
 import type { RunDetail, Step } from '../../model/run.ts';
+import { questionOf } from '../../model/tools.ts';
 import { ReportTable } from '../../widgets/report-table.tsx';
 import { eventLinkOf } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
@@ -20,7 +21,7 @@ import { Predictions, Presets } from './predictions.tsx';
 import { FactorSlider } from './slider.tsx';
 
 const TOP = 2_000;
-const QUESTION = 'What decides how long a step takes, and what would a change gain?';
+const QUESTION = questionOf('critical-path');
 const KIND = 'critical-path';
 
 /** Groupings of the report; segments are the bar. */

@@ -14,6 +14,7 @@ import {
   type GraphNode,
   toggled,
 } from '../../model/graph.ts';
+import { questionOf } from '../../model/tools.ts';
 import { Combobox } from '../../widgets/combobox.tsx';
 import { Loading, ProblemState } from '../../widgets/states.tsx';
 import { PageHead } from '../shared/page-head.tsx';
@@ -26,7 +27,7 @@ const DEFAULT_HOPS = 2;
 
 /** Values of `tab` that differ from the neighbourhood with closed fusions. */
 const WHOLE = 'program';
-const QUESTION = 'How do the operations of a compiled program depend on each other?';
+const QUESTION = questionOf('graph');
 const FUSIONS = 'fusions';
 
 function queryOf(page: PageProps): GraphQuery {

@@ -15,6 +15,7 @@ import {
   plansOf,
 } from '../../model/hlo-memory.ts';
 import type { Report, ReportTable } from '../../model/report.ts';
+import { questionOf } from '../../model/tools.ts';
 import { Figure } from '../../widgets/figure.tsx';
 import { type Line, LineChart } from '../../widgets/line-chart.tsx';
 import { PageHead } from '../shared/page-head.tsx';
@@ -42,10 +43,7 @@ export default function HloMemoryPage(page: HloMemoryProps): JSX.Element {
   const asked = useReport(page.run, { kind: KIND, by: 'module', top: TOP });
   return (
     <>
-      <PageHead
-        title="HLO memory"
-        summary={summaryOf(page, asked.report, 'How much memory does each compiled program need, and what for?')}
-      />
+      <PageHead title="HLO memory" summary={summaryOf(page, asked.report, questionOf('hlo-memory'))} />
       <div class="ss-page">
         <WithReport asked={asked} what="Reading the compiled programs">
           {(report) => <Plans page={page} report={report} />}

@@ -6,6 +6,7 @@ import type { Layer } from '../../model/label-stack.ts';
 import { numberAt, type Report, scalarOf, textAt } from '../../model/report.ts';
 import { codeIn, isAbout, type Sentence } from '../../model/sentence.ts';
 import { bucketColour, bucketOf } from '../../model/step-buckets.ts';
+import { questionOf } from '../../model/tools.ts';
 import { goTo } from '../../state/store.ts';
 import { BarList } from '../../widgets/charts.tsx';
 import { Figure } from '../../widgets/figure.tsx';
@@ -41,7 +42,7 @@ export default function InputPage(page: PageProps): JSX.Element {
     <>
       <PageHead
         title="Input pipeline"
-        summary={summaryOf(page, asked.report, 'Do steps wait for input?')}
+        summary={summaryOf(page, asked.report, questionOf('input'))}
         side={<RangeChip store={store} scope={scope} />}
       />
       <div class="ss-page">

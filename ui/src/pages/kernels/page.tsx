@@ -3,6 +3,7 @@ import type { JSX } from 'preact';
 import { formatDuration, formatShare } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
 import { type ReportTable as Data, nameColumn, numberAt, type Report, sectionOf, textAt } from '../../model/report.ts';
+import { questionOf } from '../../model/tools.ts';
 import { BarList } from '../../widgets/charts.tsx';
 import { Figure } from '../../widgets/figure.tsx';
 import { PageHead } from '../shared/page-head.tsx';
@@ -128,7 +129,7 @@ export default function KernelsPage(page: PageProps): JSX.Element {
     <div class="ss-page-frame">
       <PageHead
         title="Kernels"
-        summary={summaryOf(page, asked.report, 'Which kernels run, how often and how well?')}
+        summary={summaryOf(page, asked.report, questionOf('kernels'))}
         side={<RangeChip store={store} scope={scope} />}
       />
       <div class="ss-page ss-page-full">

@@ -16,6 +16,7 @@ import {
 } from '../../model/memory.ts';
 import { edgesOf, type MemoryStack, type StackLayer, stackTable } from '../../model/memory-stack.ts';
 import type { Report, ReportTable } from '../../model/report.ts';
+import { questionOf } from '../../model/tools.ts';
 import { Figure } from '../../widgets/figure.tsx';
 import { type Line, LineChart } from '../../widgets/line-chart.tsx';
 import { PageLink } from '../shared/links.tsx';
@@ -85,7 +86,7 @@ export default function MemoryPage(page: MemoryProps): JSX.Element {
     <>
       <PageHead
         title="Memory"
-        summary={summaryOf(page, asked.report, 'What is in memory over time, and what is alive at the peak?')}
+        summary={summaryOf(page, asked.report, questionOf('memory'))}
         side={<RangeChip store={store} scope={scope} />}
       />
       <div class="ss-page">

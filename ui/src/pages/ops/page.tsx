@@ -4,6 +4,7 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import { fetchOpKinds } from '../../api/reports.ts';
 import { actionTree, callsOf, callTree } from '../../model/call-tree.ts';
 import { type Report, rowKeys } from '../../model/report.ts';
+import { questionOf } from '../../model/tools.ts';
 import { opTree } from '../../model/tree.ts';
 import { PageHead } from '../shared/page-head.tsx';
 import {
@@ -83,7 +84,7 @@ function Frame({
     <div class="ss-page-frame">
       <PageHead
         title="Ops"
-        summary={summaryOf(page, asked.report, 'Which operations cost most, and which waste most?')}
+        summary={summaryOf(page, asked.report, questionOf('ops'))}
         side={<RangeChip store={page.store} scope={scope} />}
       />
       <div class="ss-page ss-page-full">

@@ -6,6 +6,7 @@ import { cellText } from '../../model/cell.ts';
 import { farthest, pairText, rankFilter, rankRows, shortRanks, stepColumnsOf } from '../../model/ranks.ts';
 import { numberAt, type Report, type ReportColumn, type ReportRow, textAt } from '../../model/report.ts';
 import { isAbout, type SentenceLink } from '../../model/sentence.ts';
+import { questionOf } from '../../model/tools.ts';
 import type { View } from '../../state/address.ts';
 import { announce } from '../../state/commands.ts';
 import { goTo } from '../../state/store.ts';
@@ -91,7 +92,7 @@ export default function RanksPage(page: PageProps): JSX.Element {
     <>
       <PageHead
         title="Ranks"
-        summary={summaryOf(page, told, 'Which rank is the straggler, and what does it cost?')}
+        summary={summaryOf(page, told, questionOf('ranks'))}
         side={<RangeChip store={store} scope={scope} />}
       />
       <div class="ss-page">

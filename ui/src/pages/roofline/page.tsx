@@ -4,6 +4,7 @@ import { useMemo } from 'preact/hooks';
 import { REPORT_KINDS } from '../../model/generated.ts';
 import { type Report, type ReportTable as ReportData, type ReportRow, rowKeys, textAt } from '../../model/report.ts';
 import { categoriesOf, roofsOf } from '../../model/roofline.ts';
+import { questionOf } from '../../model/tools.ts';
 import { filterRows, ReportTable } from '../../widgets/report-table.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { peakOptions } from '../shared/peaks.ts';
@@ -17,7 +18,7 @@ import { Peaks } from './peaks.tsx';
 
 /** Maximum number of rows. */
 const TOP = 50_000;
-const QUESTION = 'Is each operation limited by arithmetic or by memory, and how close is it to the peak?';
+const QUESTION = questionOf('roofline');
 
 /** Groupings of the report, its own first. */
 const GROUPINGS = REPORT_KINDS.find(({ name }) => name === 'roofline')?.by ?? [];
