@@ -349,7 +349,7 @@ class Reports(Recorded):
         self.assertEqual(str(of_file.report("steps")).splitlines()[1:3], done.stdout.splitlines()[1:3])
 
     def test_unknown_report_kind_lists_valid_kinds(self):
-        with self.assertRaisesRegex(ValueError, "did you mean 'steps'.*there is: .*steps") as raised:
+        with self.assertRaisesRegex(ValueError, "did you mean 'steps'.*use one of .*steps") as raised:
             self.run_.report("stesp")
         self.assertIsInstance(raised.exception, stepscope.StepscopeError)
         with self.assertRaisesRegex(stepscope.QueryError, "label"):

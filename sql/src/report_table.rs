@@ -14,7 +14,7 @@ use datafusion::datasource::MemTable;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::Expr;
 use stepscope_engine::report::report::{Cell, Report, Section, Table, Unit, run_start};
-use stepscope_engine::report::reports::{self, Options};
+use stepscope_engine::report::reports::{self, Options, ReportError};
 use stepscope_model::Dur;
 
 use crate::run_data::RunData;
@@ -59,6 +59,18 @@ fn usage(text: impl std::fmt::Display) -> DataFusionError {
     ))
 }
 
+/// Returns the error of a report with its own advice; without one, with that of [`usage`].
+fn refused(error: &ReportError) -> DataFusionError {
+    let text = error.to_string();
+    if text.contains("\nhelp: ") {
+        DataFusionError::Plan(text)
+    } else if text.starts_with("cannot ") {
+        usage(text)
+    } else {
+        usage(format!("cannot make the report: {text}"))
+    }
+}
+
 impl Request {
     fn from_args(args: &[Expr]) -> Result<Self> {
         let mut values = Vec::new();
@@ -101,7 +113,7 @@ impl Request {
             Some((kind, section)) => (kind.to_owned(), Some(section.to_owned())),
             None => (name, None),
         };
-        reports::kind(&kind).map_err(|error| usage(format!("cannot make a report: {error}")))?;
+        reports::kind(&kind).map_err(|error| refused(&error))?;
         Ok(Self {
             kind,
             section,
@@ -130,7 +142,7 @@ impl Request {
             ..Options::default()
         };
         let made = run.run.report(&self.kind, &options, run.cancel());
-        made.map_err(|error| usage(format!("cannot make report '{}': {error}", self.kind)))
+        made.map_err(|error| refused(&error))
     }
 
     /// Returns the rows of the report; nothing for a run without the section.

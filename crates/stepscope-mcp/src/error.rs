@@ -161,8 +161,9 @@ mod tests {
             asked: "step".to_owned(),
             nearest: Some("steps"),
         });
-        assert!(error.text().starts_with(
-            "cannot make the report: no report 'step', did you mean 'steps'?\nhelp: "
-        ));
+        assert_eq!(
+            error.text(),
+            "cannot make report 'step': there is no such report\nhelp: did you mean 'steps'?"
+        );
     }
 }

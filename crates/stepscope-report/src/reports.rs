@@ -394,10 +394,13 @@ impl std::fmt::Display for ReportError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::UnknownKind { asked, nearest } => {
-                write!(f, "no report '{asked}', ")?;
+                write!(
+                    f,
+                    "cannot make report '{asked}': there is no such report\nhelp: "
+                )?;
                 match nearest {
                     Some(nearest) => write!(f, "did you mean '{nearest}'?"),
-                    None => write!(f, "there is: {}", names().join(", ")),
+                    None => write!(f, "use one of {}", names().join(", ")),
                 }
             }
             Self::UnknownBy {
@@ -405,12 +408,15 @@ impl std::fmt::Display for ReportError {
                 kind,
                 known: [],
             } => {
-                write!(f, "'{asked}': the rows of '{kind}' cannot be chosen")
+                write!(
+                    f,
+                    "cannot make report '{kind}' by '{asked}': its rows have no groupings\nhelp: leave out the grouping"
+                )
             }
             Self::UnknownBy { asked, kind, known } => {
                 write!(
                     f,
-                    "no rows '{asked}' in '{kind}', there is: {}",
+                    "cannot make report '{kind}' by '{asked}': it has no such rows\nhelp: use one of {}",
                     known.join(", ")
                 )
             }
@@ -586,11 +592,11 @@ mod tests {
         };
         assert_eq!(
             ask("stepps", None).unwrap(),
-            "no report 'stepps', did you mean 'steps'?"
+            "cannot make report 'stepps': there is no such report\nhelp: did you mean 'steps'?"
         );
         assert_eq!(
             ask("steps", Some("colour")).unwrap(),
-            "no rows 'colour' in 'steps', there is: label, step"
+            "cannot make report 'steps' by 'colour': it has no such rows\nhelp: use one of label, step"
         );
         assert_eq!(ask("steps", Some("step")), None);
     }

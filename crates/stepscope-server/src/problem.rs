@@ -137,6 +137,7 @@ impl Problem {
             detail,
         )
         .at("kind")
+        .advised()
     }
 
     /// No track has this id.
@@ -428,6 +429,16 @@ impl Problem {
     #[must_use]
     fn hint(mut self, hint: &str) -> Self {
         self.hint = Some(hint.to_owned());
+        self
+    }
+
+    /// Moves the advice of a detail that ends with a line `help: ADVICE` to the hint.
+    #[must_use]
+    pub(crate) fn advised(mut self) -> Self {
+        if let Some((detail, hint)) = self.detail.split_once("\nhelp: ") {
+            self.hint = Some(hint.to_owned());
+            self.detail = detail.to_owned();
+        }
         self
     }
 

@@ -382,9 +382,12 @@ fn reports_are_tables_for_every_kind() {
     for (call, cause) in [
         (
             "report('stepz')",
-            "no report 'stepz', did you mean 'steps'?",
+            "cannot make report 'stepz': there is no such report",
         ),
-        ("report('steps', 'colour')", "no rows 'colour' in 'steps'"),
+        (
+            "report('steps', 'colour')",
+            "cannot make report 'steps' by 'colour': it has no such rows",
+        ),
         ("report()", "without its kind"),
         ("report('kernels:nothing')", "it has"),
         ("report('ops', 'framework', 5, 1)", "empty range"),

@@ -39,9 +39,13 @@ fn reports_give_mean_percentiles_and_shares() {
         (
             "stepps",
             "label",
-            "no report 'stepps', did you mean 'steps'?",
+            "cannot make report 'stepps': there is no such report\nhelp: did you mean 'steps'?",
         ),
-        ("steps", "colour", "no rows 'colour' in 'steps', there is: "),
+        (
+            "steps",
+            "colour",
+            "cannot make report 'steps' by 'colour': it has no such rows\nhelp: use one of ",
+        ),
     ] {
         let arguments = ["report", path.to_str().unwrap(), kind, "--by", by];
         let (code, said) = refusal(&run(dir.path(), &arguments));

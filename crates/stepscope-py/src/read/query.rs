@@ -116,13 +116,13 @@ pub(super) fn report(
         Ok::<_, ReportError>((serde_json::to_string(&*report), text))
     });
     let (json, text) = made.map_err(|error| {
-        let there_is = match &error {
+        let others = match &error {
             ReportError::UnknownKind {
                 nearest: Some(_), ..
-            } => format!(" there is: {}", names().join(", ")),
+            } => format!(" use one of {}", names().join(", ")),
             _ => String::new(),
         };
-        exception(py, "QueryError", &format!("{error}{there_is}"))
+        exception(py, "QueryError", &format!("{error}{others}"))
     })?;
     let json = json.map_err(|error| exception(py, "StepscopeError", &error.to_string()))?;
     Ok((json, text))

@@ -76,15 +76,15 @@ async fn answer(state: &Arc<State>, request: RunRequest, kind: String) -> Respon
             }
             Err(ReportError::Damaged) => Err(Problem::damaged_import()),
             Err(error @ ReportError::UnknownModule { .. }) => {
-                Err(Problem::bad_request("module", error.to_string()))
+                Err(Problem::bad_request("module", error.to_string()).advised())
             }
             Err(ref error @ ReportError::UnknownOption { option, .. }) => {
                 Err(Problem::bad_request(option, error.to_string()))
             }
             Err(error @ ReportError::WhatIf(_)) => {
-                Err(Problem::bad_request("what_if", error.to_string()))
+                Err(Problem::bad_request("what_if", error.to_string()).advised())
             }
-            Err(error) => Err(Problem::bad_request("by", error.to_string())),
+            Err(error) => Err(Problem::bad_request("by", error.to_string()).advised()),
         }
     })
     .await
