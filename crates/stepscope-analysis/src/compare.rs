@@ -1,4 +1,4 @@
-//! Comparison of runs: which is faster, by how much, how sure is that, and what makes the difference.
+//! Comparison of runs: which is faster, by how much, with what confidence, and what makes the difference.
 //!
 //! Reading order: [`run`] (one run as samples and sums), [`statistics`](crate::statistics) (ratio, interval, test),
 //! [`result`] (two sides, each of one or several runs), and below them `charge` (who owns each moment of a step),

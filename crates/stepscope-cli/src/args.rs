@@ -75,7 +75,7 @@ pub enum Command {
     Info(Info),
     /// Print a report
     Report(ReportArgs),
-    /// Compare runs: which is faster, how sure is that, and what makes the difference
+    /// Compare runs: which is faster, with what confidence, and what makes the difference
     Compare(Compare),
     /// Keep accepted runs to compare with
     Baseline(Baseline),

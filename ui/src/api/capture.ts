@@ -1,6 +1,6 @@
 // capture.ts: captures of running programs.
 import { asArray, asFlag, asNumber, asObject, asText, type Json } from '../base/json.ts';
-import type { Capture, CaptureHost, CapturePhase, CaptureWish } from '../model/capture.ts';
+import type { Capture, CaptureHost, CapturePhase, CaptureRequest } from '../model/capture.ts';
 import { serverPath } from './address.ts';
 import { getJson, sendJson } from './client.ts';
 
@@ -50,8 +50,8 @@ export function captureOf(value: Json): Capture | undefined {
 }
 
 /** Starts a capture and returns its id. */
-export async function startCapture(wish: CaptureWish): Promise<string> {
-  const { durationMs, hostLevel, delayMs, ...rest } = wish;
+export async function startCapture(request: CaptureRequest): Promise<string> {
+  const { durationMs, hostLevel, delayMs, ...rest } = request;
   const body = { ...rest, duration_ms: durationMs, host_level: hostLevel, delay_ms: delayMs };
   return asText(asObject(await sendJson('POST', serverPath('/capture'), body))?.['id']) ?? '';
 }

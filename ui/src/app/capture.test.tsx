@@ -5,7 +5,7 @@ import { captureNow, loseCapture, seenEnd, startedHere, takeCapture } from '../s
 import { overlay } from '../state/commands.ts';
 import { captureMs, captureUrl } from '../state/preferences.ts';
 import { createStore } from '../state/store.ts';
-import { CaptureDialog, wishOf } from './capture.tsx';
+import { CaptureDialog, requestOf } from './capture.tsx';
 import { bindCapture } from './capture-watch.ts';
 
 const RUNNING: Capture = {
@@ -114,7 +114,7 @@ describe('the form', () => {
   });
 
   it('types options by their look and gives further hosts the port', () => {
-    const wish = wishOf('a:1', '5', {
+    const request = requestOf('a:1', '5', {
       hostLevel: 3,
       device: false,
       python: true,
@@ -126,7 +126,7 @@ describe('the form', () => {
         { id: 2, name: ' ', value: 'left out' },
       ],
     });
-    expect(wish).toEqual({
+    expect(request).toEqual({
       urls: ['a:1', 'b:1'],
       durationMs: 5,
       hostLevel: 3,

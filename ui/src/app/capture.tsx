@@ -7,7 +7,7 @@ import { formatBytes, formatCount, plural } from '../base/format.ts';
 import {
   allAddresses,
   type Capture,
-  type CaptureWish,
+  type CaptureRequest,
   failedHosts,
   hasEnded,
   hostText,
@@ -58,7 +58,7 @@ const DEFAULTS: More = {
 };
 
 /** Returns the request, or `undefined` while a field is empty or invalid. */
-export function wishOf(url: string, durationMs: string, more: More): CaptureWish | undefined {
+export function requestOf(url: string, durationMs: string, more: More): CaptureRequest | undefined {
   const duration = wholeNumber(durationMs, 1, MOST_MS);
   const retries = wholeNumber(more.retries, 0, MOST_RETRIES);
   const delay = wholeNumber(more.delayMs, 0, MOST_DELAY_MS);
@@ -91,13 +91,13 @@ export function CaptureDialog({ store }: { readonly store: Store }): JSX.Element
       : undefined;
 
   const begin = async () => {
-    const wish = wishOf(captureUrl.peek(), captureMs.peek(), more);
-    if (wish === undefined || starting) return;
+    const request = requestOf(captureUrl.peek(), captureMs.peek(), more);
+    if (request === undefined || starting) return;
     setStarting(true);
     setProblem(undefined);
     if (capture !== undefined) seenEnd.value = capture.id;
     try {
-      const id = await startCapture(wish);
+      const id = await startCapture(request);
       startedHere.value = id;
       // Fetches progress events that arrived before the id was known.
       await askFor(id);
@@ -319,7 +319,7 @@ function Form(props: {
   useEffect(() => field.current?.focus(), []);
   const server = serverInfo.value;
   const refused = server !== undefined && !server.capture;
-  const wish = wishOf(url, durationMs, more);
+  const request = requestOf(url, durationMs, more);
   const wrong = (text: string, least: number, most: number) =>
     text.trim() !== '' && wholeNumber(text, least, most) === undefined;
   const setRow = (id: number, change: Partial<OptionRow>) =>
@@ -353,7 +353,7 @@ function Form(props: {
       class="ss-form"
       onSubmit={(event) => {
         event.preventDefault();
-        if (wish !== undefined && !refused) props.onCapture();
+        if (request !== undefined && !refused) props.onCapture();
       }}
     >
       {refused ? (
@@ -506,8 +506,8 @@ function Form(props: {
         <button
           type="submit"
           class="ss-button ss-primary"
-          disabled={wish === undefined || refused || props.starting}
-          title={wish === undefined ? 'Fill in the address and the duration' : 'Capture'}
+          disabled={request === undefined || refused || props.starting}
+          title={request === undefined ? 'Fill in the address and the duration' : 'Capture'}
         >
           Capture
         </button>

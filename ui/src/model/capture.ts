@@ -35,7 +35,7 @@ export interface Capture {
   readonly message: string | undefined;
 }
 
-export interface CaptureWish {
+export interface CaptureRequest {
   readonly urls: readonly string[];
   readonly durationMs: number;
   readonly hostLevel: number;

@@ -9,7 +9,7 @@ import { hitRow, rowAt } from './hit.ts';
 import { createLabelCutter } from './labels.ts';
 import { sharedScales } from './paint.ts';
 import { makePalette } from './palette.ts';
-import type { Lane } from './rows.ts';
+import type { TimelineRow } from './rows.ts';
 import type { Segment } from './tile-store.ts';
 
 interface Item {
@@ -48,7 +48,7 @@ const tileOf = (items: readonly Item[]): TrackItems => {
 };
 const whole = (tile: TrackItems): Segment<TrackItems> => ({ tile, startNs: 0, endNs: 1000, exact: true });
 const node: TrackNode = { key: 'k', name: 'k', track: undefined, children: [], leaves: [] };
-const lane: Lane = {
+const lane: TimelineRow = {
   key: 'k',
   name: 'k',
   node,
@@ -74,7 +74,7 @@ function draw(
   segments: readonly Segment<TrackItems>[],
   more: {
     readonly view?: typeof VIEW;
-    readonly lane?: Lane;
+    readonly lane?: TimelineRow;
     readonly hovered?: string;
     readonly kind?: number;
     readonly matches?: (name: string) => boolean;

@@ -47,7 +47,7 @@ import {
 } from './paint.ts';
 import { makePalette, type Palette } from './palette.ts';
 import { boxAt, type LaneTop, type PathArrow, type PathBox, paintPath, placeHops, placeRanges } from './path-layer.ts';
-import { firstLaneAt, type Lane, laneAt, type RowLayout } from './rows.ts';
+import { firstLaneAt, laneAt, type RowLayout, type TimelineRow } from './rows.ts';
 import { ticksOf } from './ruler.ts';
 import { createTileStore, type Segment } from './tile-store.ts';
 import { levelOf, neighbourSlots, slotsOf, TILE_BINS } from './tiles.ts';
@@ -61,7 +61,7 @@ export interface Box {
 
 /** A lane under a point of the canvas. */
 export interface LanePoint {
-  readonly lane: Lane;
+  readonly lane: TimelineRow;
   /** Pixels from the lane's top. */
   readonly y: number;
 }
@@ -348,7 +348,7 @@ export class TimelineEngine {
   }
 
   /** Returns the counter's value at `x`. */
-  valueAt(lane: Lane, x: number): number | undefined {
+  valueAt(lane: TimelineRow, x: number): number | undefined {
     const view = this.viewport.peek();
     const timeNs = timeFromPx(view, x);
     let value: number | undefined;
@@ -360,9 +360,9 @@ export class TimelineEngine {
   }
 
   /** Returns the lane that shows a track: its own, or the folded group above it. */
-  laneOf(track: number): { readonly lane: Lane; readonly topPx: number } | undefined {
+  laneOf(track: number): { readonly lane: TimelineRow; readonly topPx: number } | undefined {
     const layout = this.input.layout.value;
-    const find = (lanes: readonly Lane[]) =>
+    const find = (lanes: readonly TimelineRow[]) =>
       lanes.find((lane) => lane.kind !== 'group' && lane.tracks.includes(track)) ??
       lanes.find((lane) => lane.kind === 'group' && lane.folded && lane.node.leaves.some((leaf) => leaf.id === track));
     const pinned = find(layout.pinned);

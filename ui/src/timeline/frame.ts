@@ -15,7 +15,7 @@ import {
   type TrackItems,
 } from './batch.ts';
 import { BUSY_STEPS, type Palette } from './palette.ts';
-import type { Lane } from './rows.ts';
+import type { TimelineRow } from './rows.ts';
 import type { Segment } from './tile-store.ts';
 
 /** Maximum width of items that are drawn as strips. */
@@ -23,7 +23,7 @@ const STRIP_PX = 2;
 
 /** A lane with its data and its position on the screen. */
 export interface PlacedLane {
-  readonly lane: Lane;
+  readonly lane: TimelineRow;
   readonly topPx: number;
   readonly segments: readonly (readonly Segment<TrackItems>[])[];
 }

@@ -2,7 +2,7 @@
 import type { Viewport } from '../model/viewport.ts';
 import { timeFromPx } from '../model/viewport.ts';
 import { firstEndingAfter, type TrackItems } from './batch.ts';
-import type { Lane } from './rows.ts';
+import type { TimelineRow } from './rows.ts';
 import type { Segment } from './tile-store.ts';
 
 export interface Hit {
@@ -22,7 +22,7 @@ export interface Hit {
 const REACH_PX = 3;
 
 /** Returns the drawn row at `y` pixels from the lane's top. */
-export function rowAt(lane: Lane, y: number): number | undefined {
+export function rowAt(lane: TimelineRow, y: number): number | undefined {
   const row = Math.floor((y - lane.padPx) / lane.rowPx);
   return row >= 0 && row < lane.rows ? row : undefined;
 }

@@ -1,12 +1,22 @@
 import { describe, expect, it } from 'vitest';
 import type { PathHop, PathRange } from '../model/critical-path.ts';
 import { boxAt, type LaneTop, MOST_HOPS, placeHops, placeRanges } from './path-layer.ts';
-import type { Lane } from './rows.ts';
+import type { TimelineRow } from './rows.ts';
 
 const view = { startNs: 1000, endNs: 2000, widthPx: 1000 };
 
-const lane = (key: string, kind: Lane['kind'] = 'slices'): Lane =>
-  ({ key, kind, rows: 3, rowPx: 20, padPx: 4, heightPx: 68, topPx: 0, pinned: false, tracks: [] }) as unknown as Lane;
+const lane = (key: string, kind: TimelineRow['kind'] = 'slices'): TimelineRow =>
+  ({
+    key,
+    kind,
+    rows: 3,
+    rowPx: 20,
+    padPx: 4,
+    heightPx: 68,
+    topPx: 0,
+    pinned: false,
+    tracks: [],
+  }) as unknown as TimelineRow;
 
 const LANES: ReadonlyMap<number, LaneTop> = new Map([
   [1, { lane: lane('a'), topPx: 100 }],

@@ -4,7 +4,7 @@ import { isLag, type PathEdge, type PathHop, type PathRange } from '../model/cri
 import type { Viewport } from '../model/viewport.ts';
 import { pxFromTime } from '../model/viewport.ts';
 import type { Palette } from './palette.ts';
-import type { Lane } from './rows.ts';
+import type { TimelineRow } from './rows.ts';
 
 /** Share of the background over what is not on the path. */
 const VEIL = 0.68;
@@ -15,7 +15,7 @@ const LEAST_PX = 2;
 
 /** A lane and its top on the canvas. */
 export interface LaneTop {
-  readonly lane: Lane;
+  readonly lane: TimelineRow;
   readonly topPx: number;
 }
 
@@ -37,9 +37,9 @@ export interface PathArrow {
   readonly edge: PathEdge;
 }
 
-const rowOf = (lane: Lane, row: number): number => (lane.kind === 'group' ? 0 : Math.min(row, lane.rows - 1));
+const rowOf = (lane: TimelineRow, row: number): number => (lane.kind === 'group' ? 0 : Math.min(row, lane.rows - 1));
 
-const barHeight = (lane: Lane): number =>
+const barHeight = (lane: TimelineRow): number =>
   lane.rowPx >= 12 ? lane.rowPx - (lane.kind === 'group' ? 0 : 2) : lane.rowPx;
 
 /** Returns the visible segments. Pure. */

@@ -1,7 +1,7 @@
-// rows.ts: visible lanes of the timeline, their order and positions. Pure.
+// rows.ts: visible rows of the timeline, their order and positions. Pure.
 //
-// A lane is one line of the track tree with its part of the canvas: a group (its heading, or a busy strip when folded),
-// a track of slices with one drawn row per nesting level, or a counter.
+// A row of the timeline, `lane` in names of values, is one line of the track tree with its part of the canvas: a group
+// (its heading, or a busy strip when folded), a track of slices with one drawn row per nesting level, or a counter.
 import type { Filter } from '../model/filter.ts';
 import { isDeviceWork, type Track, type TrackNode } from '../model/track.ts';
 
@@ -14,7 +14,7 @@ export const COUNTER_PX = 44;
 const LANE_PAD_PX = 4;
 const LEAST_LANE_PX = 24;
 
-export interface Lane {
+export interface TimelineRow {
   readonly key: string;
   readonly name: string;
   readonly node: TrackNode;
@@ -58,8 +58,8 @@ export interface RowSettings {
 }
 
 export interface RowLayout {
-  readonly pinned: readonly Lane[];
-  readonly lanes: readonly Lane[];
+  readonly pinned: readonly TimelineRow[];
+  readonly lanes: readonly TimelineRow[];
   readonly pinnedPx: number;
   readonly heightPx: number;
   /** Number of hidden quiet tracks. */
@@ -164,10 +164,13 @@ export function layoutRows(settings: RowSettings): RowLayout {
   );
   const pinnedRoots = settings.pins.flatMap((key) => pinnedNodes.get(key) ?? []);
 
-  const place = (tops: readonly VisibleNode[], pinned: boolean): { lanes: readonly Lane[]; heightPx: number } => {
-    const lanes: Lane[] = [];
+  const place = (
+    tops: readonly VisibleNode[],
+    pinned: boolean,
+  ): { lanes: readonly TimelineRow[]; heightPx: number } => {
+    const lanes: TimelineRow[] = [];
     let topPx = 0;
-    const push = (lane: Omit<Lane, 'topPx' | 'pinned'>) => {
+    const push = (lane: Omit<TimelineRow, 'topPx' | 'pinned'>) => {
       lanes.push({ ...lane, topPx, pinned });
       topPx += lane.heightPx;
     };
@@ -283,7 +286,7 @@ function stripTracks(node: TrackNode, left: readonly Track[]): readonly number[]
 }
 
 /** Returns the index of the first lane that extends below `px`; lanes are sorted by `topPx`. */
-export function firstLaneAt(lanes: readonly Lane[], px: number): number {
+export function firstLaneAt(lanes: readonly TimelineRow[], px: number): number {
   let low = 0;
   let high = lanes.length;
   while (low < high) {
@@ -296,7 +299,7 @@ export function firstLaneAt(lanes: readonly Lane[], px: number): number {
 }
 
 /** Returns the lane at `px`, if any. */
-export function laneAt(lanes: readonly Lane[], px: number): Lane | undefined {
+export function laneAt(lanes: readonly TimelineRow[], px: number): TimelineRow | undefined {
   const lane = lanes[firstLaneAt(lanes, px)];
   return lane !== undefined && px >= lane.topPx ? lane : undefined;
 }

@@ -1,4 +1,4 @@
-//! Earlier predictions of `--what-if`, held against what a run really did.
+//! Earlier predictions of `--what-if`, compared with what a run really did.
 //!
 //! ```text
 //! saving          = (window of the run that it was made from - predicted window) / steps of that run

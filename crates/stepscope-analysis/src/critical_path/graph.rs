@@ -24,7 +24,7 @@ pub enum SegmentKind {
     Copy,
 }
 
-/// How sure a dependency is.
+/// Confidence of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Confidence {
     /// The file has its identifiers.

@@ -48,7 +48,7 @@ pub struct Unused {
 
 /// Fragmentation of free memory as recorded by the allocator (XLA).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Scattered {
+pub struct RecordedFragmentation {
     /// Maximum.
     pub most: f64,
     /// First time of the maximum.
@@ -80,8 +80,8 @@ pub struct Fragmentation {
     /// Unused memory, where the file has the reserved bytes.
     pub unused: Option<Unused>,
     /// Fragmentation, where the allocator records it.
-    pub scattered: Option<Scattered>,
-    /// Misfits in order of time.
+    pub recorded: Option<RecordedFragmentation>,
+    /// Growths in spite of free memory, in order of time.
     pub fragmentation_growths: Vec<FragmentationGrowth>,
 }
 
@@ -116,7 +116,7 @@ pub fn fragmentation(
     range: Option<&Range<Time>>,
 ) -> Fragmentation {
     let mut found = Fragmentation::default();
-    let (mut shares, mut scattered) = (Mean::default(), Mean::default());
+    let (mut shares, mut recorded_means) = (Mean::default(), Mean::default());
     // Bytes reserved and in use after the previous record, including one before the range.
     let mut before: Option<(i64, i64)> = None;
     let mut peak = i64::MIN;
@@ -164,7 +164,7 @@ pub fn fragmentation(
             before = Some(now);
         }
         if let Some(part) = record.fragmentation.filter(|_| inside).map(f64::from) {
-            let all = found.scattered.get_or_insert(Scattered {
+            let all = found.recorded.get_or_insert(RecordedFragmentation {
                 most: part,
                 at: record.at,
                 event: record.event,
@@ -175,14 +175,14 @@ pub fn fragmentation(
                 (all.most, all.at, all.event) = (part, record.at, record.event);
             }
             all.end = part;
-            scattered.see(record.at, part);
+            recorded_means.see(record.at, part);
         }
     }
     if let Some(unused) = &mut found.unused {
         unused.mean_share = shares.value();
     }
-    if let Some(all) = &mut found.scattered {
-        all.mean = scattered.value();
+    if let Some(all) = &mut found.recorded {
+        all.mean = recorded_means.value();
     }
     found
 }
@@ -250,7 +250,7 @@ mod tests {
         assert!((mean - (2.0 + 21.0 + 4.375) / 50.0).abs() < 1e-9, "{mean}");
         let growth = found.fragmentation_growths[0];
         assert_eq!((growth.unused, growth.grown), (70, 60));
-        assert_eq!(found.scattered, None);
+        assert_eq!(found.recorded, None);
     }
 
     #[test]
@@ -262,7 +262,7 @@ mod tests {
             record(40, 1, 4, 0, 0.2),
         ];
         let range = Time::from_ps(5_000_000)..Time::from_ps(100_000_000);
-        let found = computed(records, Some(&range)).scattered.unwrap();
+        let found = computed(records, Some(&range)).recorded.unwrap();
         assert!((found.most - 0.3).abs() < 1e-6 && found.event == EventId(20));
         let mean = found.mean.unwrap();
         assert!(
@@ -280,6 +280,6 @@ mod tests {
         );
         let one = computed(vec![record(0, 1, 1, 2, 0.5)], None);
         assert_eq!(one.unused.unwrap().mean_share, None);
-        assert_eq!(one.scattered.unwrap().mean, None);
+        assert_eq!(one.recorded.unwrap().mean, None);
     }
 }

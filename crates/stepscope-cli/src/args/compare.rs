@@ -76,7 +76,7 @@ pub struct Compare {
     /// Print the rules of the gate in words, with the smallest change that the runs show, and judge nothing
     #[arg(long, requires = "gate")]
     pub explain: bool,
-    /// Hold an earlier prediction against the new run: JSON of `report RUN critical-path --what-if SPEC --format json`,
+    /// Compare an earlier prediction with the new run: JSON of `report RUN critical-path --what-if SPEC --format json`,
     /// or a SPEC, which is predicted from the base; repeatable
     #[arg(long, value_name = "FILE|SPEC")]
     pub check_what_if: Vec<String>,

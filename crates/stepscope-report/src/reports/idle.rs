@@ -93,7 +93,8 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         ));
         if ranks.iter().any(|rank| rank.left_out > 0) {
             report.note(sentence!(
-                "{} leaves out what was called in the last of several profiler steps; our figures have it.",
+                "{} leaves out what was called in the last of several profiler steps; the figures of \
+                 this report include it.",
                 SentencePart::text("HTA").link(Link::section("hta_temporal"))
             ));
         }

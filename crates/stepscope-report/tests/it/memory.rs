@@ -65,7 +65,7 @@ fn curve_equals_the_memory_timeline_of_torch() {
 fn memory_peaks_equal_xprof() {
     let corpus = Corpus::collected();
     let traces = corpus.folder();
-    let (mut compared, mut scattered) = (0, 0);
+    let (mut compared, mut recorded) = (0, 0);
     let truths = below(&traces.join("xplane_real"), |path| {
         path.file_name()
             .and_then(|name| name.to_str())
@@ -122,16 +122,16 @@ fn memory_peaks_equal_xprof() {
                 .allocators
                 .iter()
                 .position(|one| std::ptr::eq(one, ours));
-            let found = fragmentation(&memory, at.unwrap(), ours, None).scattered;
+            let found = fragmentation(&memory, at.unwrap(), ours, None).recorded;
             let of_ours = found.map_or(0.0, |found| found.most);
             assert!(
                 same(of_ours, f64::from(highest)) && of_ours >= most * 0.99999,
                 "{context}"
             );
-            scattered += usize::from(most > 0.0);
+            recorded += usize::from(most > 0.0);
         }
     }
-    assert!(compared >= 15 && scattered >= 5, "{compared} {scattered}");
+    assert!(compared >= 15 && recorded >= 5, "{compared} {recorded}");
 }
 
 /// Records of torch for a `DataLoader` with workers: the memory it maps from them is not in `Total Allocated`.

@@ -123,7 +123,7 @@ def compare(
     confidence: float | None = None,
 ) -> Comparison:
     """
-    Compare two runs: which is faster, how sure is that, and what makes the difference.
+    Compare two runs: which is faster, with what confidence, and what makes the difference.
 
     Reads both sides in a process of its own.
 

@@ -7,7 +7,7 @@ import { pxFromTime } from '../../model/viewport.ts';
 import { type Store, setFolded } from '../../state/store.ts';
 import type { Hit } from '../../timeline/hit.ts';
 import type { Direction } from '../../timeline/motion.ts';
-import { firstLaneAt, type Lane } from '../../timeline/rows.ts';
+import { firstLaneAt, type TimelineRow } from '../../timeline/rows.ts';
 import { Icon } from '../../widgets/icon.tsx';
 import { type Tip, TipBox } from '../../widgets/tip.tsx';
 import { DRAG_PX, useStage } from '../shared/use-stage.ts';
@@ -217,7 +217,7 @@ function LaneNames({
   readonly title: string;
 }): JSX.Element {
   const { engine, layout } = pane;
-  const inView = useComputed<readonly Lane[]>(() => {
+  const inView = useComputed<readonly TimelineRow[]>(() => {
     const { lanes } = layout.value;
     const to = engine.scrollTop.value + engine.size.value.heightPx + OVERSCAN_PX;
     const first = firstLaneAt(lanes, engine.scrollTop.value - OVERSCAN_PX);

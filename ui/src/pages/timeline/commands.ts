@@ -4,7 +4,7 @@ import { lengthOf } from '../../model/viewport.ts';
 import { announce, type Command, type PaletteEntry } from '../../state/commands.ts';
 import { toggleKey } from '../../state/store.ts';
 import type { Direction } from '../../timeline/motion.ts';
-import type { Lane } from '../../timeline/rows.ts';
+import type { TimelineRow } from '../../timeline/rows.ts';
 import { copyText } from '../../widgets/download.ts';
 import { eventJson } from './details.tsx';
 import { toggleDrawer } from './drawer-state.ts';
@@ -38,8 +38,8 @@ export function timelineCommands(session: Session): readonly Command[] {
       if (phase === 'down') action();
     },
   });
-  const lanes = (): readonly Lane[] => [...layout.peek().pinned, ...layout.peek().lanes];
-  const withLane = (action: (lane: Lane) => void) => () => {
+  const lanes = (): readonly TimelineRow[] => [...layout.peek().pinned, ...layout.peek().lanes];
+  const withLane = (action: (lane: TimelineRow) => void) => () => {
     const all = lanes();
     const lane = all.find((item) => item.key === focusedLane.peek()) ?? all[0];
     if (lane !== undefined) action(lane);

@@ -4,7 +4,7 @@ import type { JSX } from 'preact';
 import { useRef } from 'preact/hooks';
 import { formatValue, plural } from '../../base/format.ts';
 import { moveTrack, setFolded, toggleKey } from '../../state/store.ts';
-import { firstLaneAt, type Lane } from '../../timeline/rows.ts';
+import { firstLaneAt, type TimelineRow } from '../../timeline/rows.ts';
 import { Icon, IconButton } from '../../widgets/icon.tsx';
 import type { Session } from './session.ts';
 
@@ -13,11 +13,11 @@ const OVERSCAN_PX = 400;
 export function TrackTree({ session }: { readonly session: Session }): JSX.Element {
   const { engine, layout, focusedLane } = session;
   const root = useRef<HTMLDivElement>(null);
-  const inView = useComputed<readonly Lane[]>(() => {
+  const inView = useComputed<readonly TimelineRow[]>(() => {
     const { lanes } = layout.value;
     const from = engine.scrollTop.value - OVERSCAN_PX;
     const to = engine.scrollTop.value + engine.size.value.heightPx + OVERSCAN_PX;
-    const out: Lane[] = [];
+    const out: TimelineRow[] = [];
     for (let at = firstLaneAt(lanes, from); at < lanes.length; at += 1) {
       const lane = lanes[at];
       if (lane === undefined || lane.topPx > to) break;
@@ -42,7 +42,7 @@ export function TrackTree({ session }: { readonly session: Session }): JSX.Eleme
         ?.focus({ preventScroll: true }),
     );
   };
-  const onKeyDown = (event: KeyboardEvent, lane: Lane) => {
+  const onKeyDown = (event: KeyboardEvent, lane: TimelineRow) => {
     const at = indexOf.get(lane.key) ?? 0;
     const step = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0;
     if (step !== 0) focusLane(at + step);
@@ -54,7 +54,7 @@ export function TrackTree({ session }: { readonly session: Session }): JSX.Eleme
     event.stopPropagation();
   };
 
-  const row = (lane: Lane) => (
+  const row = (lane: TimelineRow) => (
     <LaneLabel
       key={`${lane.pinned ? 'pin' : ''}${lane.key}`}
       session={session}
@@ -82,7 +82,7 @@ export function TrackTree({ session }: { readonly session: Session }): JSX.Eleme
 /** Secondary text next to the name: drawn by the style sheet, so that the row's accessible name is the track alone. */
 const Aside = ({ text }: { readonly text: string }): JSX.Element => <small data-text={text} aria-hidden="true" />;
 
-export function scrollToLane(session: Session, lane: Lane): void {
+export function scrollToLane(session: Session, lane: TimelineRow): void {
   const element = session.scroller.element;
   if (element === undefined || lane.pinned) return;
   const room = element.clientHeight - session.layout.peek().pinnedPx;
@@ -91,17 +91,17 @@ export function scrollToLane(session: Session, lane: Lane): void {
     element.scrollTop = Math.min(lane.topPx, lane.topPx + lane.heightPx - room);
 }
 
-export function foldLane(session: Session, lane: Lane, folded: boolean): void {
+export function foldLane(session: Session, lane: TimelineRow, folded: boolean): void {
   setFolded(session.store, lane.key, folded, lane.foldedByDefault);
 }
 
 function LaneLabel(props: {
   readonly session: Session;
-  readonly lane: Lane;
+  readonly lane: TimelineRow;
   readonly position: number;
   readonly total: number;
   readonly current: boolean;
-  readonly onKeyDown: (event: KeyboardEvent, lane: Lane) => void;
+  readonly onKeyDown: (event: KeyboardEvent, lane: TimelineRow) => void;
 }): JSX.Element {
   const { session, lane } = props;
   const { store, engine } = session;

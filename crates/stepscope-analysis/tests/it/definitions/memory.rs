@@ -20,7 +20,7 @@ struct RecordArgs {
     in_use: Option<i64>,
     reserved: Option<i64>,
     stack: i64,
-    scattered: Option<f64>,
+    fragmentation: Option<f64>,
     available: Option<i64>,
     highest: Option<i64>,
 }
@@ -45,7 +45,7 @@ fn args(case: &Case<'_>, record: &Record) -> RecordArgs {
             "bytes_available" => args.available = number,
             "peak_bytes_in_use" => args.highest = number,
             "fragmentation" => {
-                args.scattered = match value {
+                args.fragmentation = match value {
                     ArgValue::Double(part) => Some(part),
                     _ => number.map(|part| part as f64),
                 };
@@ -133,12 +133,12 @@ fn levels(
             context,
         );
         let part = |ours: Option<f32>| ours.map(f64::from);
-        let close = match (part(record.fragmentation), args.scattered) {
+        let close = match (part(record.fragmentation), args.fragmentation) {
             (Some(ours), Some(own)) => (ours - own).abs() < 1e-6,
             (ours, own) => ours.is_none() && own.is_none(),
         };
-        found.holds("scattered(t)", close, || {
-            format!("{} {record:?} {:?}", context(), args.scattered)
+        found.holds("fragmentation(t)", close, || {
+            format!("{} {record:?} {:?}", context(), args.fragmentation)
         });
         if let Some(bytes) = args.bytes {
             found.same("sizes", record.bytes, bytes, context);
@@ -185,7 +185,7 @@ fn usage(
     );
     let highest = args.iter().filter_map(|one| one.highest).max();
     found.same(
-        "the allocator's own highest mark",
+        "the allocator's lifetime peak",
         allocator.lifetime_peak,
         highest,
         context,
@@ -444,21 +444,21 @@ fn held(
             context,
         );
     }
-    let scattered: Vec<(Time, f64)> = records
+    let recorded: Vec<(Time, f64)> = records
         .iter()
         .zip(args)
-        .filter_map(|(record, args)| Some((record.at, args.scattered?)))
+        .filter_map(|(record, args)| Some((record.at, args.fragmentation?)))
         .collect();
-    let most = scattered.iter().map(|one| one.1).reduce(f64::max);
+    let most = recorded.iter().map(|one| one.1).reduce(f64::max);
     let close = |ours: Option<f64>, own: Option<f64>| match (ours, own) {
         (Some(ours), Some(own)) => (ours - own).abs() < 1e-6,
         (ours, own) => ours == own,
     };
-    let all = ours.scattered.as_ref();
+    let all = ours.recorded.as_ref();
     found.holds(
-        "most and mean scattered share",
+        "maximum and mean fragmentation",
         close(all.map(|all| all.most), most)
-            && close(all.and_then(|all| all.mean), mean(&scattered)),
+            && close(all.and_then(|all| all.mean), mean(&recorded)),
         || format!("{} {all:?} {most:?}", context()),
     );
 }
@@ -597,7 +597,7 @@ fn memory_equals_the_records(corpus: &Corpus) {
             ("category", 10_000),
             ("whether the allocator records bytes in use", 15),
             ("in_use(t), reserved, stack", 10_000),
-            ("scattered(t)", 10_000),
+            ("fragmentation(t)", 10_000),
             ("sizes", 10_000),
             ("records are in order", 15),
             ("peak", 15),
@@ -607,7 +607,7 @@ fn memory_equals_the_records(corpus: &Corpus) {
             ("that much was in use then", 500),
             ("at_peak_bytes of a range", 10),
             ("churn, frees", 15),
-            ("the allocator's own highest mark", 15),
+            ("the allocator's lifetime peak", 15),
             ("capacity = in use + available + stack", 10),
             ("in_use = alive + before the recording", 5_000),
             ("alive(t)", 200),
@@ -617,7 +617,7 @@ fn memory_equals_the_records(corpus: &Corpus) {
             ("most_unused, at_peak", 1),
             ("mean_unused_share", 1),
             ("segment_allocs, fragmentation_growths", 1),
-            ("most and mean scattered share", 15),
+            ("maximum and mean fragmentation", 15),
             ("a curve keeps the peak", 20),
         ],
     );

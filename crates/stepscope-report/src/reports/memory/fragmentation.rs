@@ -26,7 +26,7 @@ pub(super) fn add(
         .enumerate()
         .map(|(at, allocator)| fragmentation(memory, at, allocator, range))
         .collect();
-    let said = |one: &Fragmentation| one.unused.is_some() || one.scattered.is_some();
+    let said = |one: &Fragmentation| one.unused.is_some() || one.recorded.is_some();
     if !all.iter().any(said) {
         return;
     }
@@ -111,10 +111,10 @@ fn allocators(memory: &Memory, all: &[Fragmentation], start: Time) -> Table {
         Column::new("event", "Event", Unit::Event),
     ]);
     for (at, one) in all.iter().enumerate() {
-        let (unused, scattered) = (one.unused.as_ref(), one.scattered.as_ref());
+        let (unused, recorded) = (one.unused.as_ref(), one.recorded.as_ref());
         let event = unused
             .map(|one| one.event)
-            .or_else(|| scattered.map(|one| one.event));
+            .or_else(|| recorded.map(|one| one.event));
         if event.is_none() {
             continue;
         }
@@ -129,10 +129,10 @@ fn allocators(memory: &Memory, all: &[Fragmentation], start: Time) -> Table {
             unused.and_then(|one| one.mean_share).into(),
             unused.map(|one| one.segment_allocs).into(),
             unused.map(|one| one.fragmentation_growths).into(),
-            scattered.map(|one| one.most).into(),
-            scattered.map(|one| since_start_ns(start, one.at)).into(),
-            scattered.and_then(|one| one.mean).into(),
-            scattered.map(|one| one.end).into(),
+            recorded.map(|one| one.most).into(),
+            recorded.map(|one| since_start_ns(start, one.at)).into(),
+            recorded.and_then(|one| one.mean).into(),
+            recorded.map(|one| one.end).into(),
             event.into(),
         ]);
     }
