@@ -3,7 +3,8 @@
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
 use stepscope_analysis::memory::Memory;
-use stepscope_analysis::memory::owners::{Category, MODULE, Owners};
+use stepscope_analysis::memory::owners::{Category, Owners};
+use stepscope_model::vocabulary::kineto::MODULE_CALL;
 
 use super::{Table, stopped};
 use crate::rows::Rows;
@@ -78,7 +79,9 @@ fn allocations(data: &RunData) -> Result<RecordBatch> {
             record.reserved.into(),
             Some(op).filter(|op| !op.is_empty()).into(),
             category.into(),
-            layer.map(|layer| layer.trim_start_matches(MODULE)).into(),
+            layer
+                .map(|layer| layer.trim_start_matches(MODULE_CALL))
+                .into(),
         ]);
     }
     rows.finish()

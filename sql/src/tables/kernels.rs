@@ -6,12 +6,12 @@ use rustc_hash::FxHashMap;
 use stepscope_analysis::device::{Devices, Work};
 use stepscope_analysis::kernels::{Occurrence, copy_direction, occurrences, uses_tensor_cores};
 use stepscope_analysis::launch::{Config, Launches, dims_text, operation};
-use stepscope_analysis::memory::owners::MODULE;
 use stepscope_analysis::ops::framework_op_of;
 use stepscope_analysis::ops::hlo::Catalogue;
 use stepscope_analysis::ops::rates::done;
 use stepscope_engine::report::demangle::demangled;
 use stepscope_engine::report::report::short_symbol_name;
+use stepscope_model::vocabulary::kineto::MODULE_CALL;
 use stepscope_model::{Dur, NameId, Time, TrackId};
 use stepscope_store::{EventId, Trace};
 
@@ -290,7 +290,7 @@ pub(super) fn layer_of(trace: &Trace, track: TrackId, mut index: usize) -> Optio
     let slices = trace.slices(track);
     loop {
         let name = trace.name(*slices.name.get(index)?);
-        if let Some(module) = name.strip_prefix(MODULE) {
+        if let Some(module) = name.strip_prefix(MODULE_CALL) {
             return Some(module);
         }
         index = *slices.parent.get(index)? as usize;
