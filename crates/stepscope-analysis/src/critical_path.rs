@@ -71,7 +71,7 @@ use blocks::Blocks;
 use calls::CallKinds;
 use device_edges::DeviceEdges;
 use flatten::flatten;
-use graph::{Dependency, Graph, QueueSegments, SegmentKind};
+use graph::{Dependency, DependencyGraph, QueueSegments, SegmentKind};
 use groups::{PathGroup, PathGrouping};
 use host_edges::HostEdges;
 use path::{PathSegment, walk};
@@ -270,7 +270,7 @@ impl CriticalPath<'_> {
 
 impl PathGraph {
     /// Returns the segments of all queues; the graph of their edges is that of the [blocks](Self::blocks).
-    pub const fn graph(&self) -> &Graph {
+    pub const fn graph(&self) -> &DependencyGraph {
         &self.segments.graph
     }
 

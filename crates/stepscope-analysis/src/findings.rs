@@ -43,7 +43,7 @@ mod windows;
 use stepscope_model::Cancelled;
 use stepscope_store::EventId;
 
-pub use cause::{Cause, Confidence};
+pub use cause::{Confidence, FindingCause};
 use on_path::PathShares;
 pub use recompiled::FunctionCompilations;
 
@@ -60,7 +60,7 @@ pub const LISTED: f64 = 0.03;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// The cause.
-    pub cause: Cause,
+    pub cause: FindingCause,
     /// Names in the program, the closest first: a label, an operator, a source line, a rank.
     pub subjects: Vec<String>,
     /// Time that the steps of the run would save without the cause, nanoseconds of all steps of one rank; `None`
@@ -86,7 +86,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(cause: Cause, confidence: Confidence) -> Self {
+    fn new(cause: FindingCause, confidence: Confidence) -> Self {
         Self {
             cause,
             subjects: Vec::new(),
@@ -257,8 +257,8 @@ pub fn diagnose(
 /// notes.
 fn rank(findings: &mut [Finding]) {
     let class = |finding: &Finding| match finding.cause {
-        Cause::WarmUpOnly | Cause::ClockSkew => 4,
-        Cause::DeviceBound => 2,
+        FindingCause::WarmUpOnly | FindingCause::ClockSkew => 4,
+        FindingCause::DeviceBound => 2,
         cause if cause.is_risk() => 1,
         _ if finding.share >= LEADS => 0,
         _ => 3,

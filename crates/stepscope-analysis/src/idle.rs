@@ -39,7 +39,7 @@ pub const IN_A_ROW: Dur = Dur::from_ps(30_000_000);
 
 /// Cause of idle time of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Cause {
+pub enum IdleCause {
     /// The launching thread was busy with something else.
     Host,
     /// Time from the call to the start of the work.
@@ -54,7 +54,7 @@ pub enum Cause {
     Unknown,
 }
 
-impl Cause {
+impl IdleCause {
     /// All causes, in the order of tables.
     pub const ALL: [Self; 6] = [
         Self::Host,
@@ -78,7 +78,7 @@ impl Cause {
     }
 }
 
-/// Time of each cause, in the order of [`Cause::ALL`].
+/// Time of each cause, in the order of [`IdleCause::ALL`].
 pub type Causes = [Dur; 6];
 
 /// One gap.
@@ -105,9 +105,9 @@ impl Gap {
     }
 
     /// Returns the cause of most of the gap (the first of several).
-    pub fn cause(&self) -> Cause {
-        let mut main = (Cause::Unknown, Dur::ZERO);
-        for (cause, dur) in Cause::ALL.into_iter().zip(self.causes) {
+    pub fn cause(&self) -> IdleCause {
+        let mut main = (IdleCause::Unknown, Dur::ZERO);
+        for (cause, dur) in IdleCause::ALL.into_iter().zip(self.causes) {
             if dur > main.1 {
                 main = (cause, dur);
             }
@@ -210,7 +210,7 @@ impl Explainer<'_> {
         let length = found.dur();
         let call = launch.and_then(|launch| self.trace.place_of_slice(launch));
         let Some((track, index)) = call else {
-            add(&mut found.causes, Cause::Unknown, length);
+            add(&mut found.causes, IdleCause::Unknown, length);
             return found;
         };
         let slices = self.trace.slices(track);
@@ -219,17 +219,21 @@ impl Explainer<'_> {
             // An inaccurate clock may put the call after the work.
             let called = called.min(gap.end);
             self.host_side(track, gap.start..called, &mut found.causes);
-            add(&mut found.causes, Cause::Launch, gap.end.since(called));
+            add(&mut found.causes, IdleCause::Launch, gap.end.since(called));
             return found;
         }
         let returned = slices.end(index).clamp(gap.start, gap.end);
-        add(&mut found.causes, Cause::Launch, returned.since(gap.start));
+        add(
+            &mut found.causes,
+            IdleCause::Launch,
+            returned.since(gap.start),
+        );
         let left = gap.end.since(returned);
         let in_a_row = length <= IN_A_ROW;
         let cause = if in_a_row {
-            Cause::Launch
+            IdleCause::Launch
         } else {
-            Cause::Unknown
+            IdleCause::Unknown
         };
         add(&mut found.causes, cause, left);
         found
@@ -275,7 +279,11 @@ impl Explainer<'_> {
         }
         let mut taken: Vec<(Time, Time)> = Vec::new();
         let mut before = Dur::ZERO;
-        let order = [Cause::Synchronisation, Cause::Input, Cause::Communication];
+        let order = [
+            IdleCause::Synchronisation,
+            IdleCause::Input,
+            IdleCause::Communication,
+        ];
         for (cause, list) in order.into_iter().zip(charged) {
             if list.is_empty() {
                 continue;
@@ -286,11 +294,11 @@ impl Explainer<'_> {
             before = covered;
         }
         let left = range.end.since(range.start).ps() - before.ps();
-        add(causes, Cause::Host, Dur::from_ps(left));
+        add(causes, IdleCause::Host, Dur::from_ps(left));
     }
 }
 
-fn add(causes: &mut Causes, cause: Cause, dur: Dur) {
+fn add(causes: &mut Causes, cause: IdleCause, dur: Dur) {
     let sum = &mut causes[cause as usize];
     *sum = sum.saturating_add(dur);
 }
@@ -347,7 +355,7 @@ mod tests {
         assert_eq!(found.gaps.len(), 2);
         let first = &found.gaps[0];
         assert_eq!(first.dur().ps() / 1_000_000, 33);
-        assert_eq!(first.cause(), Cause::Synchronisation);
+        assert_eq!(first.cause(), IdleCause::Synchronisation);
         // The wait continues for 20 us after the work ended; the rest until the call is the host's.
         assert_eq!(us(&first.causes), [10, 3, 20, 0, 0, 0]);
         assert_eq!(us(&found.gaps[1].causes), [0, 1, 0, 0, 0, 0]);
@@ -357,6 +365,6 @@ mod tests {
     fn gaps_without_a_launch_have_an_unknown_cause() {
         let found = found("gpu/7 #device | a---    b---");
         assert_eq!(us(&found.causes()), [0, 0, 0, 0, 0, 4]);
-        assert_eq!(found.gaps[0].cause(), Cause::Unknown);
+        assert_eq!(found.gaps[0].cause(), IdleCause::Unknown);
     }
 }

@@ -36,7 +36,7 @@ use crate::steps::ThreadRows;
 
 /// Verdict of the input analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum InputVerdict {
     /// Input takes at least 20 % of the steps.
     Bound,
     /// Input takes at least 5 % of the steps.
@@ -47,7 +47,7 @@ pub enum Verdict {
     CannotTell,
 }
 
-impl Verdict {
+impl InputVerdict {
     /// Returns the word used in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ impl Verdict {
 
 /// One input stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stage {
+pub struct InputStage {
     /// Name of its slices.
     pub name: String,
     /// Whether it runs on a thread that marks steps: the step waits for it.
@@ -81,8 +81,8 @@ pub struct Stage {
 /// Result of [`input`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputReport {
-    /// See [`Verdict`].
-    pub verdict: Verdict,
+    /// See [`InputVerdict`].
+    pub verdict: InputVerdict,
     /// Fraction of the [iterations that count](crate::run_profile::RunProfile::counted).
     pub share: f64,
     /// Mean time per iteration, nanoseconds.
@@ -91,7 +91,7 @@ pub struct InputReport {
     /// large.
     pub inferred: bool,
     /// Stages by time inside the steps, then by total, largest first.
-    pub stages: Vec<Stage>,
+    pub stages: Vec<InputStage>,
 }
 
 /// Searches for input stages and computes the verdict.
@@ -106,11 +106,11 @@ pub fn input(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<InputRepor
     };
     let idle = run_profile.device_share(Times::idle).unwrap_or(1.0);
     let verdict = match share {
-        _ if stages.is_empty() && idle <= 0.2 => Verdict::NotBound,
-        _ if stages.is_empty() => Verdict::CannotTell,
-        share if share >= 0.2 => Verdict::Bound,
-        share if share >= 0.05 => Verdict::Partly,
-        _ => Verdict::NotBound,
+        _ if stages.is_empty() && idle <= 0.2 => InputVerdict::NotBound,
+        _ if stages.is_empty() => InputVerdict::CannotTell,
+        share if share >= 0.2 => InputVerdict::Bound,
+        share if share >= 0.05 => InputVerdict::Partly,
+        _ => InputVerdict::NotBound,
     };
     Ok(InputReport {
         verdict,
@@ -133,7 +133,7 @@ struct Sum {
     longest: (Dur, EventId),
 }
 
-fn stages(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Vec<Stage>, Cancelled> {
+fn stages(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Vec<InputStage>, Cancelled> {
     let trace = run_profile.trace;
     let steps: Vec<IntervalSet> = (0..trace.files().len())
         .map(|file| {
@@ -210,9 +210,9 @@ fn stages(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Vec<Stage>, C
             }
         }
     }
-    let mut stages: Vec<Stage> = sums
+    let mut stages: Vec<InputStage> = sums
         .into_iter()
-        .map(|((name, on_step_thread), sum)| Stage {
+        .map(|((name, on_step_thread), sum)| InputStage {
             name,
             on_step_thread,
             count: sum.count,
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
     use crate::run_profile::AnalysisScope;
 
-    fn verdict(drawing: &str) -> (Verdict, Vec<String>) {
+    fn verdict(drawing: &str) -> (InputVerdict, Vec<String>) {
         let trace = ascii_trace::trace(drawing);
         let run_profile =
             RunProfile::compute(&trace, &AnalysisScope::default(), &Cancel::default()).unwrap();
@@ -282,14 +282,14 @@ mod tests {
             gpu/7 #device |                 matmul--------
             ";
         let (found, stages) = verdict(drawing);
-        assert_eq!(found, Verdict::Bound);
+        assert_eq!(found, InputVerdict::Bound);
         assert_eq!(stages, ["prefetch other 1 33 28", "data_prep step 1 15 15"]);
         let hidden = "
             main          | step0-------------------------
                           |  data_prep------
             gpu/7 #device | matmul------------------------
             ";
-        assert_eq!(verdict(hidden).0, Verdict::NotBound);
+        assert_eq!(verdict(hidden).0, InputVerdict::NotBound);
     }
 
     #[test]
@@ -298,13 +298,13 @@ mod tests {
             main          | step0-------------------------
             gpu/7 #device | matmul
             ";
-        assert_eq!(verdict(idle).0, Verdict::CannotTell);
-        assert_eq!(verdict("main | step0----").0, Verdict::CannotTell);
+        assert_eq!(verdict(idle).0, InputVerdict::CannotTell);
+        assert_eq!(verdict("main | step0----").0, InputVerdict::CannotTell);
         let busy = "
             main          | step0-------------------------
             gpu/7 #device | matmul------------------------
             ";
-        assert_eq!(verdict(busy).0, Verdict::NotBound);
+        assert_eq!(verdict(busy).0, InputVerdict::NotBound);
     }
 
     #[test]
@@ -331,7 +331,7 @@ mod tests {
         let run_profile =
             RunProfile::compute(&trace, &AnalysisScope::default(), &Cancel::default()).unwrap();
         let found = input(&run_profile, &Cancel::default()).unwrap();
-        assert_eq!(found.verdict, Verdict::Bound);
+        assert_eq!(found.verdict, InputVerdict::Bound);
         // 3 x 12 of 3 x 19 + 7 us: nothing follows the last step.
         assert!((found.share - 36.0 / 64.0).abs() < 1e-9, "{found:?}");
     }
@@ -366,8 +366,8 @@ mod tests {
             );
             verdict(&drawing).0
         };
-        assert_eq!(verdict_of("1"), Verdict::Bound);
-        assert_eq!(verdict_of("2"), Verdict::NotBound);
+        assert_eq!(verdict_of("1"), InputVerdict::Bound);
+        assert_eq!(verdict_of("2"), InputVerdict::NotBound);
     }
 
     #[test]

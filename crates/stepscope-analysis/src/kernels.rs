@@ -36,12 +36,12 @@ use crate::parallel::{self, Cancel};
 
 use copies::CopySums;
 pub use copies::{Copies, CopySize};
-pub use engines::{Engine, copy_direction};
-pub use occurrences::{Occurrence, occurrences};
+pub use engines::{DeviceEngine, copy_direction};
+pub use occurrences::{KernelOccurrence, occurrences};
 
 /// Grouping of slices into rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum KernelGrouping {
     /// Slices of the same name.
     Name,
     /// Slices of the same name, grid, block, registers and shared memory.
@@ -65,16 +65,16 @@ pub struct Key {
     pub track: Option<TrackId>,
     /// Name of the operation that launched them.
     pub operation: Option<NameId>,
-    /// Index in [`Kernels::ops`] of the framework operation of a compiled program that they run, where rows are
+    /// Index in [`KernelSummary::ops`] of the framework operation of a compiled program that they run, where rows are
     /// operations.
     pub op: Option<u32>,
     /// Grid, block, registers and shared memory.
-    pub shape: Option<Shape>,
+    pub shape: Option<LaunchShape>,
 }
 
 /// Launch configuration, as far as it separates rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Shape {
+pub struct LaunchShape {
     /// See [`Config::grid`].
     pub grid: Option<[u32; 3]>,
     /// See [`Config::block`].
@@ -87,7 +87,7 @@ pub struct Shape {
 
 /// One row of the report.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Row {
+pub struct KernelRow {
     /// Grouping key of its slices.
     pub key: Key,
     /// Kind of work of the longest slice.
@@ -108,7 +108,7 @@ pub struct Row {
     pub delay_ps: i128,
     /// Median duration, of durations stored with seven digits; 0 before all are known.
     pub p50_ns: f64,
-    /// The 95th percentile of the durations, stored as [`Row::p50_ns`].
+    /// The 95th percentile of the durations, stored as [`KernelRow::p50_ns`].
     pub p95_ns: f64,
     /// The queue of all slices; `None` for several.
     pub track: Option<TrackId>,
@@ -117,7 +117,7 @@ pub struct Row {
     squares_ps2: i128,
 }
 
-impl Row {
+impl KernelRow {
     fn new(key: Key, work: Work) -> Self {
         Self {
             key,
@@ -221,7 +221,7 @@ pub struct Stream {
 
 /// One launch of many kernels and copies: a CUDA or HIP graph.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Graph {
+pub struct CudaGraphLaunches {
     /// The launching call.
     pub launch: EventId,
     /// Number of kernels and copies that it launched.
@@ -234,9 +234,9 @@ pub struct Graph {
 
 /// Result of [`kernels`].
 #[derive(Clone, Debug, Default)]
-pub struct Kernels {
+pub struct KernelSummary {
     /// Rows, longest total first.
-    pub rows: Vec<Row>,
+    pub rows: Vec<KernelRow>,
     /// Copies by name, longest total first.
     pub copies: Vec<Copies>,
     /// Copies by name and size, longest total first.
@@ -244,9 +244,9 @@ pub struct Kernels {
     /// Queues with work, in the order of the trace.
     pub streams: Vec<Stream>,
     /// Engines that execute the work of the queues, by device.
-    pub engines: Vec<Engine>,
+    pub engines: Vec<DeviceEngine>,
     /// Graph launches, longest total first.
-    pub graphs: Vec<Graph>,
+    pub graphs: Vec<CudaGraphLaunches>,
     /// Launch delays, sorted: from the end of the call to the start of the work.
     pub delays: Vec<Dur>,
     /// Names of framework operations, see [`Key::op`].
@@ -258,10 +258,10 @@ pub fn kernels(
     trace: &Trace,
     devices: &Devices<'_>,
     launches: &Launches,
-    by: By,
+    by: KernelGrouping,
     range: &Range<Time>,
     cancel: &Cancel,
-) -> Result<Kernels, Cancelled> {
+) -> Result<KernelSummary, Cancelled> {
     let queues: Vec<(usize, TrackId)> = devices
         .list
         .iter()
@@ -278,7 +278,7 @@ pub fn kernels(
             .iter()
             .map(|(_, track)| (*track, trace.candidates(*track, range.clone()))),
     );
-    let catalogue = if by == By::Operation {
+    let catalogue = if by == KernelGrouping::Operation {
         Catalogue::from_trace(trace)
     } else {
         Catalogue::default()
@@ -311,7 +311,7 @@ pub fn kernels(
         sums.merge(part);
     }
     let (copies, copy_sizes) = std::mem::take(&mut sums.copies).finish();
-    let mut found = Kernels {
+    let mut found = KernelSummary {
         rows: sums
             .rows
             .into_iter()
@@ -393,7 +393,7 @@ struct Scan<'a> {
     catalogue: &'a Catalogue,
     devices: &'a Devices<'a>,
     launches: &'a Launches,
-    by: By,
+    by: KernelGrouping,
     range: &'a Range<Time>,
     /// Queues whose slices have durations by the device's own clock.
     clocked: FxHashSet<TrackId>,
@@ -406,13 +406,13 @@ struct Scan<'a> {
 /// Sums of one worker thread.
 #[derive(Default)]
 struct ThreadSums {
-    rows: FxHashMap<Key, Row>,
+    rows: FxHashMap<Key, KernelRow>,
     /// All durations of a row, nanoseconds.
     times: FxHashMap<Key, Vec<f32>>,
     ops: Vec<String>,
     op_numbers: FxHashMap<String, u32>,
     copies: CopySums,
-    graphs: FxHashMap<EventId, Graph>,
+    graphs: FxHashMap<EventId, CudaGraphLaunches>,
     seen: engines::EngineCounts,
     delays: Vec<Dur>,
 }
@@ -440,7 +440,7 @@ impl ThreadSums {
             let key = own(key);
             self.rows
                 .entry(key)
-                .or_insert_with(|| Row::new(key, row.work))
+                .or_insert_with(|| KernelRow::new(key, row.work))
                 .merge(&row);
         });
         other.times.into_iter().for_each(|(key, times)| {
@@ -448,7 +448,7 @@ impl ThreadSums {
         });
         self.copies.merge(other.copies);
         other.graphs.into_iter().for_each(|(launch, graph)| {
-            let sum = self.graphs.entry(launch).or_insert(Graph {
+            let sum = self.graphs.entry(launch).or_insert(CudaGraphLaunches {
                 count: 0,
                 total_ps: 0,
                 ..graph
@@ -492,7 +492,8 @@ impl Scan<'_> {
         });
         let delay = call.map(|(call, _)| Dur::from_ps(start.since(call).ps().max(0)));
         let is_copy = matches!(work, Work::Memcpy | Work::Memset);
-        let config = (is_copy || self.by == By::Shape).then(|| Config::from_event(self.trace, id));
+        let config = (is_copy || self.by == KernelGrouping::Shape)
+            .then(|| Config::from_event(self.trace, id));
         let mut key = self.key(work, name, track, launch, config.as_ref());
         if let Some(op) = self.compiled_operation(track, id) {
             key = Key {
@@ -500,7 +501,10 @@ impl Scan<'_> {
                 ..Key::default()
             };
         }
-        let row = part.rows.entry(key).or_insert_with(|| Row::new(key, work));
+        let row = part
+            .rows
+            .entry(key)
+            .or_insert_with(|| KernelRow::new(key, work));
         row.add(id, work, dur, delay);
         row.see_track(track);
         #[allow(
@@ -523,7 +527,7 @@ impl Scan<'_> {
         if let Some(launch) = launch
             && (graph || self.repeated.contains(&launch))
         {
-            let graph = part.graphs.entry(launch).or_insert(Graph {
+            let graph = part.graphs.entry(launch).or_insert(CudaGraphLaunches {
                 launch,
                 count: 0,
                 total_ps: 0,
@@ -537,7 +541,7 @@ impl Scan<'_> {
 
     /// Returns the framework operation of the compiled program that a slice runs, where rows are operations.
     fn compiled_operation(&self, track: TrackId, event: EventId) -> Option<String> {
-        if self.by != By::Operation {
+        if self.by != KernelGrouping::Operation {
             return None;
         }
         let file = self.trace.tracks().get(track.index())?.file;
@@ -562,9 +566,9 @@ impl Scan<'_> {
             ..Key::default()
         };
         match self.by {
-            By::Name => named,
-            By::Shape => Key {
-                shape: config.map(|config| Shape {
+            KernelGrouping::Name => named,
+            KernelGrouping::Shape => Key {
+                shape: config.map(|config| LaunchShape {
                     grid: config.grid,
                     block: config.block,
                     registers: config.registers,
@@ -572,17 +576,17 @@ impl Scan<'_> {
                 }),
                 ..named
             },
-            By::Operation => Key {
+            KernelGrouping::Operation => Key {
                 operation: launch
                     .and_then(|launch| operation(self.trace, launch))
                     .and_then(|operation| name_of(self.trace, operation)),
                 ..Key::default()
             },
-            By::Stream => Key {
+            KernelGrouping::Stream => Key {
                 track: Some(track),
                 ..Key::default()
             },
-            By::Work => Key {
+            KernelGrouping::Work => Key {
                 work: Some(work),
                 ..Key::default()
             },

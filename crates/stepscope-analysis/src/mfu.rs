@@ -42,7 +42,7 @@ use crate::torch_cost::{ProductFlops, is_product, product_flops};
 
 /// Source of the operation counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
+pub enum FlopSource {
     /// XLA, for each execution.
     ByXla,
     /// stepscope, from the shapes of operators.
@@ -51,7 +51,7 @@ pub enum Counted {
     FromModel,
 }
 
-impl Counted {
+impl FlopSource {
     /// Returns the words used in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ pub struct Mfu {
     /// Operations in the windows.
     pub flops: f64,
     /// Source of the count; `None` if nothing was counted.
-    pub counted: Option<Counted>,
+    pub counted: Option<FlopSource>,
     /// Sum of the windows' lengths.
     pub time: Dur,
     /// Sum over windows of their seconds times the devices of their rank.
@@ -138,15 +138,15 @@ pub fn mfu_with_peaks(
         ..Mfu::default()
     };
     if let Some(flops) = by_xla(run_profile, cancel)? {
-        (found.flops, found.counted) = (flops, Some(Counted::ByXla));
+        (found.flops, found.counted) = (flops, Some(FlopSource::ByXla));
         found.covered = 1.0;
     } else if let Some(calls) = from_shapes(run_profile, cancel)? {
-        (found.flops, found.counted) = (calls.flops, Some(Counted::FromShapes));
+        (found.flops, found.counted) = (calls.flops, Some(FlopSource::FromShapes));
         found.products = calls.products;
         found.uncounted = calls.unknown.len() as u64;
         found.covered = coverage::covered(run_profile, &calls, cancel)?;
     } else if let Some(modelled) = model::from_model(run_profile, cancel)? {
-        (found.flops, found.counted) = (modelled.flops, Some(Counted::FromModel));
+        (found.flops, found.counted) = (modelled.flops, Some(FlopSource::FromModel));
         found.covered = modelled.covered;
     }
     let mut seconds: BTreeMap<StepRank, f64> = BTreeMap::new();
@@ -380,7 +380,7 @@ mod tests {
     fn mfu_is_counted_over_possible_operations() {
         let found = Mfu {
             flops: 3e12,
-            counted: Some(Counted::ByXla),
+            counted: Some(FlopSource::ByXla),
             possible: Some(12e12),
             covered: 0.9,
             ..Mfu::default()

@@ -21,16 +21,16 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_formats::hlo::{Computation, ComputationAt, Instruction, InstructionAt, Module};
-use stepscope_hlo::cost::{Cost, Precision, PrecisionFlops, Rules, Work};
+use stepscope_hlo::cost::{Cost, InstructionWork, Precision, PrecisionFlops, Rules};
 use stepscope_model::vocabulary::xla;
 use stepscope_model::{ArgKeys, ArgValue, Cancelled, Time, TrackKind};
 use stepscope_store::{Trace, Track};
 
 use crate::hlo_text::name_and_opcode;
 use crate::ops::hlo::Catalogue;
-use crate::ops::{self, By, OpRow, OpsQuery, Split};
+use crate::ops::{self, OpGrouping, OpRow, OpsQuery, Split};
 use crate::parallel::Cancel;
-use crate::programs::{self, Program};
+use crate::programs::{self, RunProgram};
 pub use tree::{Grouping, Node, NodeKind};
 
 /// Where the work of an operation is known from.
@@ -64,7 +64,7 @@ pub struct Op {
     /// the run does not have the program.
     pub instruction: Option<(usize, InstructionAt)>,
     /// What all its executions did; `None` if unknown.
-    pub work: Option<Work>,
+    pub work: Option<InstructionWork>,
     /// See [`WorkSource`].
     pub source: WorkSource,
     /// Class of its floating-point operations; `None` where the run does not have the program.
@@ -80,7 +80,7 @@ pub struct OpProfile {
     /// The operations, by self time, the longest first.
     pub ops: Vec<Op>,
     /// The programs that they belong to.
-    pub programs: Vec<Arc<Program>>,
+    pub programs: Vec<Arc<RunProgram>>,
     /// Time in which devices ran no operation, summed over devices, picoseconds; `None` on machines whose
     /// operations run on threads of the host, and for a range.
     pub idle_ps: Option<i128>,
@@ -176,7 +176,7 @@ fn rows(
     cancel: &Cancel,
 ) -> Result<Vec<OpRow>, Cancelled> {
     let query = OpsQuery {
-        by: By::Hlo,
+        by: OpGrouping::Hlo,
         split: Split::None,
         range,
     };
@@ -191,7 +191,7 @@ struct Index {
 }
 
 impl Index {
-    fn new(programs: &[Arc<Program>], rows: &[OpRow]) -> Self {
+    fn new(programs: &[Arc<RunProgram>], rows: &[OpRow]) -> Self {
         let mut index = Self {
             programs: FxHashMap::default(),
             instructions: Vec::new(),
@@ -266,7 +266,7 @@ impl OpProfile {
             None => name_and_opcode(&op.row.name).1,
         };
         if opcode.ends_with("-done") || opcode.ends_with("-update") {
-            (op.work, op.source) = (Some(Work::default()), WorkSource::Model);
+            (op.work, op.source) = (Some(InstructionWork::default()), WorkSource::Model);
             return op;
         }
         let cost = instruction.map(|(program, at)| {
@@ -278,7 +278,7 @@ impl OpProfile {
         if let Some(recorded) = op.row.recorded {
             // Work of an unknown type counts as that of the peak which makers name first.
             let precision = op.precision.unwrap_or(Precision::F16);
-            op.work = Some(Work {
+            op.work = Some(InstructionWork {
                 flops: recorded.flops,
                 transcendentals: 0.0,
                 bytes: recorded.bytes,
@@ -294,7 +294,7 @@ impl OpProfile {
         let once = if xla::is_container(opcode) {
             let module = &self.programs[program].module;
             if index.has_measured_parts(program, module, instruction) {
-                (op.work, op.source) = (Some(Work::default()), WorkSource::Model);
+                (op.work, op.source) = (Some(InstructionWork::default()), WorkSource::Model);
                 return op;
             }
             cost.with_loops
@@ -324,7 +324,7 @@ impl OpProfile {
     }
 
     /// Returns what one instruction of the program of an operation does in one execution.
-    fn once(&self, op: &Op, at: InstructionAt) -> Option<Work> {
+    fn once(&self, op: &Op, at: InstructionAt) -> Option<InstructionWork> {
         let (program, _) = op.instruction?;
         let program = &self.programs[program];
         let cost = program.costs(op.rules).instructions.get(at as usize)?;
@@ -333,8 +333,8 @@ impl OpProfile {
     }
 }
 
-fn work(cost: &Cost, instruction: &Instruction) -> Work {
-    Work {
+fn work(cost: &Cost, instruction: &Instruction) -> InstructionWork {
+    InstructionWork {
         bytes: cost.properties.exact_bytes(instruction.operands.len()),
         ..cost.with_loops
     }

@@ -1,7 +1,7 @@
 //! Operations of a run by cost.
 //!
 //! An **operation** is a slice of one class: an operator that a framework dispatched, an instruction that a
-//! compiled program ran, a label, a Python function, ... ([`By`]). Operations of one class nest only in each
+//! compiled program ran, a label, a Python function, ... ([`OpGrouping`]). Operations of one class nest only in each
 //! other; slices of another class are skipped. For the rows of one class
 //!
 //! ```text
@@ -53,7 +53,7 @@ pub(crate) use rows::percentile;
 
 /// Class of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum By {
+pub enum OpGrouping {
     /// Operators that a framework dispatched: `aten::mm`, `jit(step)/dot_general`.
     Framework,
     /// Instructions that compiled programs ran: `fusion.12`.
@@ -72,7 +72,7 @@ pub enum By {
     NeuronHlo,
 }
 
-impl By {
+impl OpGrouping {
     /// All classes, in the order in which they are offered.
     pub const ALL: [Self; 8] = [
         Self::Framework,
@@ -160,8 +160,8 @@ pub enum Split {
 /// Query of [`ops`].
 #[derive(Clone, Debug)]
 pub struct OpsQuery {
-    /// See [`By`].
-    pub by: By,
+    /// See [`OpGrouping`].
+    pub by: OpGrouping,
     /// See [`Split`].
     pub split: Split,
     /// Range of the query; `None`: the whole run.
@@ -266,7 +266,7 @@ pub fn ops(trace: &Trace, query: &OpsQuery, cancel: &Cancel) -> Result<OpReport,
 
 /// Returns whether the device time that operators launched is found by their names alone.
 fn launched_by_name(query: &OpsQuery) -> bool {
-    query.by == By::Framework && query.split == Split::None && query.range.is_none()
+    query.by == OpGrouping::Framework && query.split == Split::None && query.range.is_none()
 }
 
 /// Computes the device time that each operator or label launched, where names alone do not determine its row.
@@ -279,8 +279,8 @@ fn launched_by_slice(
         return Ok(launched::LaunchedBySlice::default());
     }
     match query.by {
-        By::Framework => launched::by_slice(trace, is_operator, cancel),
-        By::Label => launched::by_slice(trace, class::is_annotation, cancel),
+        OpGrouping::Framework => launched::by_slice(trace, is_operator, cancel),
+        OpGrouping::Label => launched::by_slice(trace, class::is_annotation, cancel),
         _ => Ok(launched::LaunchedBySlice::default()),
     }
 }
@@ -327,7 +327,7 @@ pub fn has_torch_operators(trace: &Trace) -> bool {
 
 /// Lists the classes that the trace probably has, judged only by categories, tracks and facts: a query for one
 /// of them may still find nothing. The first is the best default.
-pub fn likely(trace: &Trace) -> Vec<By> {
+pub fn likely(trace: &Trace) -> Vec<OpGrouping> {
     let operators = has_torch_operators(trace);
     let neuron = trace.tracks().iter().any(class::is_neuron);
     let compiled = trace.files().iter().any(|file| !file.modules.is_empty())
@@ -338,15 +338,20 @@ pub fn likely(trace: &Trace) -> Vec<By> {
     let tensorflow = crate::producer::is_of(trace, Producer::TensorFlow);
     let mut found = Vec::new();
     if operators || tensorflow {
-        found.push(By::Framework);
+        found.push(OpGrouping::Framework);
     }
     if compiled {
-        found.extend([By::Hlo, By::Framework]);
+        found.extend([OpGrouping::Hlo, OpGrouping::Framework]);
     }
     if neuron {
-        found.push(By::NeuronHlo);
+        found.push(OpGrouping::NeuronHlo);
     }
-    found.extend([By::Hlo, By::Action, By::Label, By::Python]);
+    found.extend([
+        OpGrouping::Hlo,
+        OpGrouping::Action,
+        OpGrouping::Label,
+        OpGrouping::Python,
+    ]);
     let mut seen = Vec::new();
     found.retain(|by| {
         let new = !seen.contains(by);
@@ -362,8 +367,8 @@ pub fn first_look(
     split: Split,
     range: Option<&Range<Time>>,
     cancel: &Cancel,
-) -> Result<(By, OpReport), Cancelled> {
-    let mut last = (By::Framework, OpReport::default());
+) -> Result<(OpGrouping, OpReport), Cancelled> {
+    let mut last = (OpGrouping::Framework, OpReport::default());
     for by in likely(trace) {
         let query = OpsQuery {
             by,
@@ -373,7 +378,8 @@ pub fn first_look(
         last = (by, ops(trace, &query, cancel)?);
         let rows = &last.1.rows;
         // Programs of other frameworks may use the same names as labels.
-        let is_other = by == By::Action && !rows.iter().any(|row| class::is_lightnings(&row.name));
+        let is_other =
+            by == OpGrouping::Action && !rows.iter().any(|row| class::is_lightnings(&row.name));
         if !rows.is_empty() && !is_other {
             break;
         }

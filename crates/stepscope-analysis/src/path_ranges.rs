@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, Dur, Time, TrackId};
 use stepscope_store::{EventId, Trace};
 
-use crate::critical_path::graph::Confidence;
+use crate::critical_path::graph::EdgeConfidence;
 use crate::critical_path::path::PathKind;
 use crate::critical_path::{PathScope, critical_path};
 use crate::parallel::Cancel;
@@ -41,7 +41,7 @@ pub struct PathRange {
     /// What it is charged to.
     pub kind: PathKind,
     /// Confidence of the edge.
-    pub edge: Confidence,
+    pub edge: EdgeConfidence,
     /// The slice; `None` where nothing is recorded.
     pub event: Option<EventId>,
     /// Start on the path's clock.
@@ -111,7 +111,7 @@ pub struct PathHop {
     /// The lag between both; `None` without one.
     pub lag: Option<PathKind>,
     /// Confidence of the edge.
-    pub edge: Confidence,
+    pub edge: EdgeConfidence,
 }
 
 /// Computes the critical path of the steps in the scope as ranges. `None` if the run has neither threads nor device
@@ -186,7 +186,8 @@ impl PathRanges {
     /// each track, edge, and time of segments or lags, and twice as many that are longer than a bin.
     pub fn by_track(&self, window: &Range<Time>, bins: u32) -> Vec<MergedRange> {
         let bin = bin_length(window, bins);
-        let mut open: FxHashMap<(TrackId, Confidence, bool), MergedRange> = FxHashMap::default();
+        let mut open: FxHashMap<(TrackId, EdgeConfidence, bool), MergedRange> =
+            FxHashMap::default();
         let mut found = Vec::new();
         for range in &self.ranges[self.near(window)] {
             let time = self.on_file(range);
@@ -292,7 +293,7 @@ mod tests {
     fn range(
         (track, event): (u32, u32),
         kind: PathKind,
-        edge: Confidence,
+        edge: EdgeConfidence,
         (start, end): (i64, i64),
     ) -> PathRange {
         PathRange {
@@ -318,7 +319,7 @@ mod tests {
                 range(
                     (0, event),
                     PathKind::Host,
-                    Confidence::Ordered,
+                    EdgeConfidence::Ordered,
                     (at * 10, at * 10 + 10),
                 )
             })
@@ -326,25 +327,25 @@ mod tests {
         ranges.push(range(
             (1, 20),
             PathKind::LaunchLatency,
-            Confidence::Recorded,
+            EdgeConfidence::Recorded,
             (100, 150),
         ));
         ranges.push(range(
             (1, 20),
             PathKind::Device,
-            Confidence::Recorded,
+            EdgeConfidence::Recorded,
             (150, 900),
         ));
         ranges.push(range(
             (0, 30),
             PathKind::SyncReturn,
-            Confidence::Inferred,
+            EdgeConfidence::Inferred,
             (900, 940),
         ));
         ranges.push(range(
             (0, 31),
             PathKind::Host,
-            Confidence::Ordered,
+            EdgeConfidence::Ordered,
             (940, 1000),
         ));
         PathRanges::new(time(0, 1000), ranges, FxHashMap::default())
@@ -411,9 +412,14 @@ mod tests {
                 100,
                 150,
                 Some(PathKind::LaunchLatency),
-                Confidence::Recorded,
+                EdgeConfidence::Recorded,
             ),
-            (900, 940, Some(PathKind::SyncReturn), Confidence::Inferred),
+            (
+                900,
+                940,
+                Some(PathKind::SyncReturn),
+                EdgeConfidence::Inferred,
+            ),
         ];
         assert_eq!(found, expected);
         assert_eq!(path.hops(&time(200, 800), 100), []);

@@ -57,7 +57,7 @@ pub const MAX_CACHED_BYTES: usize = 256 << 20;
 
 /// A compiled program of a run. What follows from the module is computed on first use.
 #[derive(Debug)]
-pub struct Program {
+pub struct RunProgram {
     /// Its name and number.
     pub key: ProgramKey,
     /// Its instructions, and its memory plan as the file has it.
@@ -69,7 +69,7 @@ pub struct Program {
     flow: OnceLock<DataFlow>,
 }
 
-impl Program {
+impl RunProgram {
     fn new(key: ProgramKey, mut module: Module, message_bytes: usize) -> Self {
         module.name.clone_from(&key.name);
         Self {
@@ -138,20 +138,21 @@ fn memory_bytes(module: &Module) -> usize {
 /// The programs of a trace that were read last, those of the newest request first.
 #[derive(Default)]
 struct ProgramCache {
-    programs: Mutex<Vec<Arc<Program>>>,
+    programs: Mutex<Vec<Arc<RunProgram>>>,
 }
 
 impl ProgramCache {
-    fn get(&self) -> Vec<Arc<Program>> {
+    fn get(&self) -> Vec<Arc<RunProgram>> {
         let programs = self.programs.lock();
         programs.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Caches the programs of a request, and those of earlier requests that still fit.
-    fn insert(&self, requested: &[Arc<Program>], most_bytes: usize) {
+    fn insert(&self, requested: &[Arc<RunProgram>], most_bytes: usize) {
         let programs = self.programs.lock();
         let mut programs = programs.unwrap_or_else(PoisonError::into_inner);
-        let is_requested = |known: &Arc<Program>| requested.iter().any(|one| one.key == known.key);
+        let is_requested =
+            |known: &Arc<RunProgram>| requested.iter().any(|one| one.key == known.key);
         programs.retain(|known| !is_requested(known));
         programs.splice(..0, requested.iter().cloned());
         let mut sum = 0_usize;
@@ -182,14 +183,14 @@ pub fn read(
     trace: &Trace,
     cancel: &Cancel,
     is_wanted: impl Fn(&ProgramKey) -> bool,
-) -> Result<Vec<Arc<Program>>, Cancelled> {
+) -> Result<Vec<Arc<RunProgram>>, Cancelled> {
     let cache = trace.derived::<ProgramCache>();
-    let known: BTreeMap<ProgramKey, Arc<Program>> = cache
+    let known: BTreeMap<ProgramKey, Arc<RunProgram>> = cache
         .get()
         .into_iter()
         .map(|program| (program.key.clone(), program))
         .collect();
-    let mut found: BTreeMap<ProgramKey, Arc<Program>> = BTreeMap::new();
+    let mut found: BTreeMap<ProgramKey, Arc<RunProgram>> = BTreeMap::new();
     visit(trace, cancel, |key, serialized| {
         if !is_wanted(&key) || found.contains_key(&key) {
             return;
@@ -199,14 +200,14 @@ pub fn read(
             None => match Module::read(serialized.bytes) {
                 Some(module) => {
                     let bytes = serialized.bytes.len();
-                    Arc::new(Program::new(key.clone(), module, bytes))
+                    Arc::new(RunProgram::new(key.clone(), module, bytes))
                 }
                 None => return,
             },
         };
         found.insert(key, program);
     })?;
-    let programs: Vec<Arc<Program>> = found.into_values().collect();
+    let programs: Vec<Arc<RunProgram>> = found.into_values().collect();
     cache.insert(&programs, MAX_CACHED_BYTES);
     Ok(programs)
 }
@@ -234,12 +235,12 @@ fn visit(
 mod tests {
     use super::*;
 
-    fn program(id: u64, bytes: usize) -> Arc<Program> {
+    fn program(id: u64, bytes: usize) -> Arc<RunProgram> {
         let key = ProgramKey {
             name: "f".into(),
             id,
         };
-        Arc::new(Program::new(key, Module::default(), bytes))
+        Arc::new(RunProgram::new(key, Module::default(), bytes))
     }
 
     #[test]

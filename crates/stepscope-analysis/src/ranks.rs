@@ -26,7 +26,7 @@ use crate::steps::{RankTracks, StepRank, StepRow};
 
 /// Measure of a rank in a step; all of them are times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Measure {
+pub enum RankMeasure {
     /// Length of the step.
     Step,
     /// Computation.
@@ -41,7 +41,7 @@ pub enum Measure {
     Input,
 }
 
-impl Measure {
+impl RankMeasure {
     /// All measures, in the order of tables.
     pub const ALL: [Self; 6] = [
         Self::Step,
@@ -92,14 +92,14 @@ pub struct Rank {
 
 /// One rank at one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cell {
+pub struct RankCell {
     /// Index into [`Ranks::ranks`].
     pub rank: usize,
     /// The step's number; `None`: the whole run.
     pub step: Option<i64>,
     /// Start of the step.
     pub start: Time,
-    /// Values in the order of [`Measure::ALL`].
+    /// Values in the order of [`RankMeasure::ALL`].
     pub values: [Dur; 6],
     /// Peak memory in use, bytes, as recorded by the rank's allocators: of the device if it has one and its
     /// allocations are in the file, else of the host. The largest peak if the rank has several allocators.
@@ -114,7 +114,7 @@ pub struct Ranks {
     /// Ranks in the order of files, then of devices.
     pub ranks: Vec<Rank>,
     /// Cells by step, then by rank.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<RankCell>,
     /// Step interval: with too many cells, only every `every`-th step of each rank is measured.
     pub every: usize,
 }
@@ -124,7 +124,7 @@ pub struct Ranks {
 pub struct RankSummary {
     /// Number of its measured steps; 0 for a rank that was measured as a whole.
     pub steps: usize,
-    /// Median of each measure, in the order of [`Measure::ALL`].
+    /// Median of each measure, in the order of [`RankMeasure::ALL`].
     pub medians: [Option<Dur>; 6],
     /// Peak memory in use, bytes.
     pub peak_bytes: Option<i64>,
@@ -142,12 +142,12 @@ impl Ranks {
 
 impl RankSummary {
     /// Takes an iterator instead of a slice: one pass over the cells of all ranks, whatever their number.
-    fn for_ranks<'a>(ranks: usize, all: impl Iterator<Item = &'a Cell>) -> Vec<Self> {
-        let mut cells: Vec<Vec<&Cell>> = vec![Vec::new(); ranks];
+    fn for_ranks<'a>(ranks: usize, all: impl Iterator<Item = &'a RankCell>) -> Vec<Self> {
+        let mut cells: Vec<Vec<&RankCell>> = vec![Vec::new(); ranks];
         for cell in all {
             cells[cell.rank].push(cell);
         }
-        let of = |own: &Vec<&Cell>| Self {
+        let of = |own: &Vec<&RankCell>| Self {
             steps: own.iter().filter(|cell| cell.step.is_some()).count(),
             medians: std::array::from_fn(|measure| {
                 median(own.iter().map(|cell| cell.values[measure]))
@@ -279,7 +279,7 @@ pub fn ranks(
                         parts.input,
                     ],
                 };
-                found.cells.push(Cell {
+                found.cells.push(RankCell {
                     rank,
                     step: number(position),
                     start: range.start,
@@ -366,13 +366,13 @@ fn name(trace: &Trace, step_rank: StepRank, device: Option<u32>) -> String {
     }
 }
 
-fn mark_outliers(cells: &mut [Cell]) {
+fn mark_outliers(cells: &mut [RankCell]) {
     let mut by_step: BTreeMap<Option<i64>, Vec<usize>> = BTreeMap::new();
     for (position, cell) in cells.iter().enumerate() {
         by_step.entry(cell.step).or_default().push(position);
     }
     for indexes in by_step.into_values().filter(|indexes| indexes.len() > 2) {
-        let of = |measure: usize, cells: &[Cell]| {
+        let of = |measure: usize, cells: &[RankCell]| {
             let values: Vec<Dur> = indexes
                 .iter()
                 .map(|position| cells[*position].values[measure])
@@ -380,7 +380,7 @@ fn mark_outliers(cells: &mut [Cell]) {
             values
         };
         let step = median(of(0, cells).into_iter()).unwrap_or_default();
-        for measure in 0..Measure::ALL.len() {
+        for measure in 0..RankMeasure::ALL.len() {
             let values = of(measure, cells);
             let middle = median(values.iter().copied()).unwrap_or_default();
             let off = |value: Dur| Dur::from_ps((value.ps() - middle.ps()).abs());
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn rank_far_from_the_median_is_an_outlier() {
-        let cell = |rank: usize, ms: i64| Cell {
+        let cell = |rank: usize, ms: i64| RankCell {
             rank,
             step: Some(1),
             start: Time::ZERO,

@@ -17,7 +17,7 @@
 
 use std::collections::BTreeMap;
 
-use stepscope_hlo::cost::{Level, Precision, Work};
+use stepscope_hlo::cost::{InstructionWork, Level, Precision};
 use stepscope_store::{EventId, Trace};
 
 use crate::ops::rates::Bound;
@@ -82,7 +82,7 @@ pub struct LevelPoint {
 
 impl Point {
     /// Returns the place of some work in some time; `None` without time.
-    pub fn new(work: &Work, time_ps: i128, peaks: Option<&DevicePeaks>) -> Option<Self> {
+    pub fn new(work: &InstructionWork, time_ps: i128, peaks: Option<&DevicePeaks>) -> Option<Self> {
         if time_ps <= 0 {
             return None;
         }
@@ -149,7 +149,7 @@ impl Point {
 }
 
 /// Returns the time that the operations take at the peaks, seconds; `None` if one of these peaks is unknown.
-fn shortest_seconds(work: &Work, peaks: &DevicePeaks) -> Option<f64> {
+fn shortest_seconds(work: &InstructionWork, peaks: &DevicePeaks) -> Option<f64> {
     if work.precisions.most().is_none() {
         let has_peak = Precision::ALL
             .into_iter()
@@ -214,18 +214,18 @@ mod tests {
 
     const SECOND: i128 = 1_000_000_000_000;
 
-    fn work(precisions: &[(Precision, f64)]) -> Work {
-        let mut work = Work {
+    fn work(precisions: &[(Precision, f64)]) -> InstructionWork {
+        let mut work = InstructionWork {
             bytes: 1e9,
             levels: LevelBytes::main_only(1e9),
-            ..Work::default()
+            ..InstructionWork::default()
         };
         for (precision, flops) in precisions {
             work.add(
-                &Work {
+                &InstructionWork {
                     flops: *flops,
                     precisions: PrecisionFlops::only(*precision, *flops),
-                    ..Work::default()
+                    ..InstructionWork::default()
                 },
                 1.0,
             );
@@ -283,12 +283,12 @@ mod tests {
 
     #[test]
     fn bytes_on_the_chip_do_not_load_the_main_memory() {
-        let mut on_chip = Work {
+        let mut on_chip = InstructionWork {
             flops: 4e9,
             bytes: 3e9,
             precisions: PrecisionFlops::only(Precision::F16, 4e9),
             levels: LevelBytes::main_only(1e9),
-            ..Work::default()
+            ..InstructionWork::default()
         };
         on_chip.levels.add_at(Level::VmemRead, 2e9);
         let roofs = peaks(&[(Precision::F16, 80_000_000_000)], Some(10_000_000_000));

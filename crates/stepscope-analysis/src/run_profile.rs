@@ -21,7 +21,7 @@ use crate::steps::breakdown::{
 };
 use crate::steps::{NoSuchSteps, RankTracks, StepNote, StepRank, StepReport, steps_of};
 pub(crate) use iterations::median;
-pub use iterations::{Iteration, RUNS_AHEAD, Role};
+pub use iterations::{Iteration, IterationRole, RUNS_AHEAD};
 pub(crate) use profiled::ProfiledTimes;
 
 /// Scope of an analysis. Default: the whole run, with derived steps where none are marked.
@@ -144,7 +144,7 @@ impl<'a> RunWindows<'a> {
             let profiled = ProfiledTimes::find(trace);
             iterations::step_iterations(&analysis_windows, &numbers, &profiled)
         };
-        let is_unprofiled = |whole: &&Iteration| whole.role == Role::Unprofiled;
+        let is_unprofiled = |whole: &&Iteration| whole.role == IterationRole::Unprofiled;
         let unprofiled = iterations.iter().filter(is_unprofiled).count();
         if unprofiled > 0 {
             steps.notes.push(StepNote::Unprofiled {

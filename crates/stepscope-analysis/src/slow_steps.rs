@@ -28,14 +28,14 @@ pub struct SlowSteps {
     /// [`Bucket::ALL`](crate::compare::owner::Bucket::ALL).
     pub typical_buckets_ns: [f64; 7],
     /// The steps, the slowest first.
-    pub steps: Vec<SlowStep>,
+    pub steps: Vec<SlowStepRow>,
     /// Number of further steps.
     pub further_steps: usize,
 }
 
 /// A slow step.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SlowStep {
+pub struct SlowStepRow {
     /// Number given by the program.
     pub number: i64,
     /// Length, nanoseconds.
@@ -104,7 +104,7 @@ pub fn slow_steps(run: &ComparedRun, most: usize, most_owners: usize) -> SlowSte
         typical_buckets_ns,
         steps: slowest
             .into_iter()
-            .map(|step| SlowStep {
+            .map(|step| SlowStepRow {
                 number: step.number,
                 length_ns: step.length_ns,
                 buckets_ns: step.buckets_ns,

@@ -61,7 +61,7 @@ pub use processes::{FusedFiles, RankTracks};
 pub use range::{NoSuchSteps, parse_numbers, range_of};
 pub(crate) use step_markers::STEP_MARKER;
 pub use thread_rows::ThreadRows;
-pub use times::{StepTimes, percentile};
+pub use times::{StepStatistics, percentile};
 
 /// Owner of a step: a file, or one process of a file whose processes each mark their own steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -205,9 +205,9 @@ pub struct StepReport {
     /// Steps in order of their start.
     pub steps: Vec<StepRow>,
     /// Statistics of the finished steps of all ranks together.
-    pub times: StepTimes,
+    pub times: StepStatistics,
     /// Statistics of the finished steps of each rank.
-    pub of_each: BTreeMap<StepRank, StepTimes>,
+    pub of_each: BTreeMap<StepRank, StepStatistics>,
     /// The repeated name that is offered as steps; set when none are marked.
     pub derived: Option<String>,
     /// The repeated name that could be used as steps; set when none are marked and derived ones were not
@@ -297,12 +297,12 @@ fn finished(markers: &[Marker]) -> impl Iterator<Item = (StepRank, Dur)> {
 /// Computes the statistics of steps by rank and length, in the order of their start: of all, and of each rank.
 fn times_of(
     steps: impl Iterator<Item = (StepRank, Dur)>,
-) -> (StepTimes, BTreeMap<StepRank, StepTimes>) {
+) -> (StepStatistics, BTreeMap<StepRank, StepStatistics>) {
     let mut ranks: BTreeMap<StepRank, Vec<Dur>> = BTreeMap::new();
     for (rank, dur) in steps {
         ranks.entry(rank).or_default().push(dur);
     }
-    StepTimes::from_ranks(&ranks)
+    StepStatistics::from_ranks(&ranks)
 }
 
 /// Steps of a run, marked or derived.

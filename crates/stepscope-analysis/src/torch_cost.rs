@@ -30,7 +30,7 @@ pub use inputs::{CallArgs, DataType};
 
 /// Class of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum OpClass {
+pub enum TorchOpClass {
     /// Matrix products.
     MatMul,
     /// Convolutions.
@@ -51,7 +51,7 @@ pub enum OpClass {
     Indexing,
 }
 
-impl OpClass {
+impl TorchOpClass {
     /// All classes, in the order of lists.
     pub const ALL: [Self; 9] = [
         Self::MatMul,
@@ -155,17 +155,17 @@ impl Model {
     }
 
     /// Returns the class of the operator.
-    pub const fn class(self) -> OpClass {
+    pub const fn class(self) -> TorchOpClass {
         match self.formula {
-            Formula::MatMul(_) => OpClass::MatMul,
-            Formula::Convolution(_) => OpClass::Convolution,
-            Formula::Attention(_) => OpClass::Attention,
-            Formula::Norm(_) => OpClass::Normalization,
-            Formula::Reduction(reduction) if reduction.is_softmax() => OpClass::Softmax,
-            Formula::Reduction(_) => OpClass::Reduction,
-            Formula::Movement(movement) if movement.is_copy() => OpClass::Copy,
-            Formula::ElementWise(_) | Formula::Movement(_) => OpClass::ElementWise,
-            Formula::Indexing(_) => OpClass::Indexing,
+            Formula::MatMul(_) => TorchOpClass::MatMul,
+            Formula::Convolution(_) => TorchOpClass::Convolution,
+            Formula::Attention(_) => TorchOpClass::Attention,
+            Formula::Norm(_) => TorchOpClass::Normalization,
+            Formula::Reduction(reduction) if reduction.is_softmax() => TorchOpClass::Softmax,
+            Formula::Reduction(_) => TorchOpClass::Reduction,
+            Formula::Movement(movement) if movement.is_copy() => TorchOpClass::Copy,
+            Formula::ElementWise(_) | Formula::Movement(_) => TorchOpClass::ElementWise,
+            Formula::Indexing(_) => TorchOpClass::Indexing,
         }
     }
 

@@ -32,7 +32,7 @@ use crate::parallel::{self, Cancel};
 use crate::slice_class::is_operator;
 use crate::steps::{FusedFiles, StepRank, steps_of};
 use crate::torch_args::is_dims;
-use crate::torch_cost::{CallArgs, Model, OpClass, OpCost};
+use crate::torch_cost::{CallArgs, Model, OpCost, TorchOpClass};
 
 /// Calls of one operator with the same inputs.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +40,7 @@ pub struct TorchOp {
     /// Name of the operator; empty for device work without one.
     pub name: String,
     /// Class of the operator; `None` if its work is unknown by name.
-    pub class: Option<OpClass>,
+    pub class: Option<TorchOpClass>,
     /// Shapes of the inputs, as the file has them.
     pub shapes: String,
     /// Types of the inputs, as the file has them.

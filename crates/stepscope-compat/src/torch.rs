@@ -25,7 +25,7 @@ mod thread_events;
 mod tree;
 mod whole_number;
 
-pub use averages::{Grouping, KeyAverage, KeyAverages};
-pub use device::Device;
+pub use averages::{KeyAverage, KeyAverages, TorchGrouping};
+pub use device::TorchDevice;
 pub use read::{averages, stacks};
 pub use table::{SortBy, TableOptions, TimeUnit, UnknownSort};

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::FxHashSet;
 use stepscope_formats::{Format, gzip, hlo};
 use stepscope_model::{
-    ArgError, ArgSource, ArgValue, Instruction, Limits, Program, ReadContext, SharedBytes,
+    ArgError, ArgSource, ArgValue, Limits, Program, ProgramInstruction, ReadContext, SharedBytes,
 };
 use stepscope_store::{FileSpec, TraceBuilder};
 
@@ -179,7 +179,7 @@ impl ArgSource for ProgramFiles {
         Ok(())
     }
 
-    fn instructions(&self, visit: &mut dyn FnMut(&Instruction<'_>)) -> Result<(), ArgError> {
+    fn instructions(&self, visit: &mut dyn FnMut(&ProgramInstruction<'_>)) -> Result<(), ArgError> {
         self.programs(&mut |program| {
             hlo::instructions(program.bytes, program.name, program.id, visit);
         })

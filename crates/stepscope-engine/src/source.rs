@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use stepscope_formats::{Format, gzip};
 use stepscope_model::{
-    ArgError, ArgKeys, ArgSource, ArgValue, ExecutedOperator, Instruction, Limits, MemorySnapshot,
-    Program, ReadContext, SharedBytes,
+    ArgError, ArgKeys, ArgSource, ArgValue, ExecutedOperator, Limits, MemorySnapshot, Program,
+    ProgramInstruction, ReadContext, SharedBytes,
 };
 
 use crate::files::inflated::inflated;
@@ -81,7 +81,7 @@ impl ArgSource for CheckedSource {
         self.explained(outcome)
     }
 
-    fn instructions(&self, visit: &mut dyn FnMut(&Instruction<'_>)) -> Result<(), ArgError> {
+    fn instructions(&self, visit: &mut dyn FnMut(&ProgramInstruction<'_>)) -> Result<(), ArgError> {
         self.check()?;
         let outcome = self.inner.instructions(visit);
         self.explained(outcome)
@@ -172,7 +172,7 @@ impl ArgSource for LazySource {
         }
     }
 
-    fn instructions(&self, visit: &mut dyn FnMut(&Instruction<'_>)) -> Result<(), ArgError> {
+    fn instructions(&self, visit: &mut dyn FnMut(&ProgramInstruction<'_>)) -> Result<(), ArgError> {
         match self.made.get_or_init(|| self.make()) {
             Ok(source) => source.instructions(visit),
             Err(error) => Err(*error),

@@ -21,7 +21,8 @@ use std::fmt::Write as _;
 
 pub use attributes::{Attributes, ConvolutionDimensions, DotDimensions, WindowDimension};
 pub use buffers::{
-    Allocation, Assigned, BufferAssignment, HeapEvent, HeapEventKind, HeapTrace, LogicalBuffer,
+    Assigned, BufferAllocation, BufferAssignment, HeapEvent, HeapEventKind, HeapTrace,
+    LogicalBuffer,
 };
 pub(crate) use file::arg_source;
 pub use file::read;
@@ -43,7 +44,7 @@ pub fn instructions(
     bytes: &[u8],
     name: Option<&str>,
     id: Option<u64>,
-    visit: &mut dyn FnMut(&stepscope_model::Instruction<'_>),
+    visit: &mut dyn FnMut(&stepscope_model::ProgramInstruction<'_>),
 ) {
     let Some(module) = Module::read(bytes) else {
         return;
@@ -56,7 +57,7 @@ pub fn instructions(
             .into_iter()
             .find(|detail| !detail.is_empty());
         let called = module.callee(instruction);
-        visit(&stepscope_model::Instruction {
+        visit(&stepscope_model::ProgramInstruction {
             program: name.unwrap_or(&module.name),
             program_id: id.or(Some(module.id)),
             computation: &module.computation(instruction.computation).name,

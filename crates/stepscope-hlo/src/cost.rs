@@ -18,9 +18,9 @@ mod work;
 
 use stepscope_formats::hlo::{Computation, Instruction, InstructionAt, Module, Shape};
 
-pub use executions::{Executions, Role, counts_by_parts, executions};
+pub use executions::{ExecutionRole, Executions, counts_by_parts, executions};
 pub use properties::Properties;
-pub use work::{Level, LevelBytes, Precision, PrecisionFlops, Work};
+pub use work::{InstructionWork, Level, LevelBytes, Precision, PrecisionFlops};
 
 use crate::order::post_order;
 use fusion::Graph;
@@ -48,7 +48,7 @@ pub struct Analysis {
     /// Custom calls without a model in the entry computation and in what it calls.
     pub unknown_calls: u64,
     /// The sum with each loop counted as often as it runs, where that is known; without custom calls.
-    pub with_loops: Work,
+    pub with_loops: InstructionWork,
     sums: Vec<Option<Sum>>,
     rules: Rules,
 }
@@ -61,7 +61,7 @@ pub struct Cost {
     /// A custom call whose work nobody knows: `properties` are XLA's -1.
     pub is_unknown: bool,
     /// What it does with each loop inside counted as often as it runs, where that is known.
-    pub with_loops: Work,
+    pub with_loops: InstructionWork,
     /// Class of its floating-point operations: the peak of that class bounds them.
     pub precision: Option<Precision>,
     /// Custom calls without a model inside.
@@ -76,14 +76,14 @@ pub struct Loop {
     /// How often the body runs, if the compiler found out.
     pub trip_count: Option<u64>,
     /// What one run of the body and the condition does.
-    pub once: Work,
+    pub once: InstructionWork,
 }
 
 /// Sum over the instructions of a computation.
 #[derive(Clone, Debug, Default)]
 struct Sum {
     properties: Properties,
-    with_loops: Work,
+    with_loops: InstructionWork,
     unknown_calls: u64,
 }
 

@@ -14,11 +14,11 @@ mod search;
 mod text;
 mod view;
 
-pub use class::OpClass;
+pub use class::NodeClass;
 pub use draw::{write_dot, write_svg};
 pub use flow::DataFlow;
 pub use layout::{Drawing, Line, Rect};
 pub use neighbourhood::{Neighbourhood, is_inlined, neighbourhood};
 pub use search::{adjacent, path, search};
 pub use text::{instruction_text, module_text};
-pub use view::{EdgeEnds, NodeKind, Selection, VisibleGraph, VisibleNode};
+pub use view::{DrawnNodeKind, EdgeEnds, Selection, VisibleGraph, VisibleNode};

@@ -11,12 +11,12 @@ mod lifetimes;
 mod uses;
 
 pub use crate::order::program_order;
-pub use advice::{Advice, Change, advice};
+pub use advice::{Advice, MemoryAdvice, advice};
 pub use heap::HeapUse;
 pub use lifetimes::{Class, Lifetime, LiveBytes};
 
 use rustc_hash::FxHashMap;
-use stepscope_formats::hlo::{Allocation, BufferAssignment, InstructionAt, Module, Shape};
+use stepscope_formats::hlo::{BufferAllocation, BufferAssignment, InstructionAt, Module, Shape};
 
 /// Memory space of the device's main memory.
 pub const MAIN_SPACE: i64 = 0;
@@ -131,7 +131,7 @@ impl Sizes {
         *self != Self::default()
     }
 
-    fn add(&mut self, allocation: &Allocation) {
+    fn add(&mut self, allocation: &BufferAllocation) {
         let size = |is: bool| if is { allocation.size } else { 0 };
         let add = |sum: &mut u64, is: bool| *sum = sum.saturating_add(size(is));
         add(&mut self.argument, allocation.is_parameter);

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::operator::ExecutedOperator;
-use crate::program::{Instruction, Program};
+use crate::program::{Program, ProgramInstruction};
 use crate::snapshot::MemorySnapshot;
 
 /// Bytes that a reader and its [`ArgSource`] share: a file mapping, or an inflated buffer.
@@ -163,7 +163,7 @@ pub trait ArgSource: Send + Sync {
 
     /// Calls `visit` for each instruction of the compiled programs that the file carries, in the
     /// file's order. Most formats carry none.
-    fn instructions(&self, visit: &mut dyn FnMut(&Instruction<'_>)) -> Result<(), ArgError> {
+    fn instructions(&self, visit: &mut dyn FnMut(&ProgramInstruction<'_>)) -> Result<(), ArgError> {
         let _ = visit;
         Ok(())
     }

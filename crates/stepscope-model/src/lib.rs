@@ -40,7 +40,7 @@ pub use profile::{
     Profile, ProfileCaller, ProfileKind, ProfileRow, SampleFrame, SampleLabel, SampleType,
     StackSample, StackSamples,
 };
-pub use program::{Instruction, Program};
+pub use program::{Program, ProgramInstruction};
 pub use sink::EventSink;
 pub use snapshot::{
     AllocatorAction, AllocatorEvent, BlockState, MemoryBlock, MemorySegment, MemorySnapshot,

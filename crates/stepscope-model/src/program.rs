@@ -18,7 +18,7 @@ pub struct Program<'a> {
 /// One instruction of a compiled program, with the fields that reports use. Strings are empty if
 /// the file does not hold them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Instruction<'a> {
+pub struct ProgramInstruction<'a> {
     /// Name of the program, e.g. `jit_train_step`.
     pub program: &'a str,
     /// The program's id, which distinguishes programs of the same name.

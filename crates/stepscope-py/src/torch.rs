@@ -7,7 +7,7 @@ use pyo3::types::PyBytes;
 use stepscope_engine::Run;
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::compat::torch::{
-    self, Grouping, KeyAverage, KeyAverages, TableOptions, TimeUnit,
+    self, KeyAverage, KeyAverages, TableOptions, TimeUnit, TorchGrouping,
 };
 use stepscope_formats::chrome_json;
 
@@ -18,11 +18,11 @@ use crate::read::RunData;
 pub(crate) struct TorchEvents {
     run: Arc<Run>,
     /// What was asked last.
-    last: Mutex<Option<(Grouping, Arc<KeyAverages>)>>,
+    last: Mutex<Option<(TorchGrouping, Arc<KeyAverages>)>>,
 }
 
 impl TorchEvents {
-    fn grouped_by(&self, by: Grouping) -> Arc<KeyAverages> {
+    fn grouped_by(&self, by: TorchGrouping) -> Arc<KeyAverages> {
         let mut last = match self.last.lock() {
             Ok(last) => last,
             Err(poisoned) => poisoned.into_inner(),
@@ -59,7 +59,7 @@ impl TorchEvents {
         stack: usize,
         overload_name: bool,
     ) -> TorchAverages {
-        let by = Grouping {
+        let by = TorchGrouping {
             input_shape,
             stack,
             overload_name,
@@ -77,7 +77,7 @@ impl TorchEvents {
 
     /// What a reader of the figures must know, one sentence each.
     fn notes(&self, py: Python<'_>) -> Vec<String> {
-        py.detach(|| self.grouped_by(Grouping::default()).notes.clone())
+        py.detach(|| self.grouped_by(TorchGrouping::default()).notes.clone())
     }
 }
 

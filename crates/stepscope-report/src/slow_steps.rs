@@ -2,7 +2,7 @@
 
 use stepscope_analysis::compare::owner::{Bucket, Owner};
 use stepscope_analysis::compare::run::LeftOut;
-use stepscope_analysis::slow_steps::{SlowStep, SlowSteps};
+use stepscope_analysis::slow_steps::{SlowStepRow, SlowSteps};
 use stepscope_analysis::steps::{StepReport, StepRow};
 use stepscope_store::Trace;
 
@@ -79,7 +79,7 @@ fn sentence_of(found: &SlowSteps, typical_ns: f64) -> Sentence {
     )
 }
 
-fn largest_bucket(found: &SlowSteps, step: &SlowStep) -> Option<(Bucket, f64)> {
+fn largest_bucket(found: &SlowSteps, step: &SlowStepRow) -> Option<(Bucket, f64)> {
     let excesses = step.buckets_ns.iter().zip(found.typical_buckets_ns);
     let excesses = Bucket::ALL.into_iter().zip(excesses);
     excesses
@@ -143,7 +143,7 @@ fn rows(trace: &Trace, steps: &StepReport, found: &SlowSteps, typical_ns: f64) -
 }
 
 /// Returns the marker of a step: of those with its number, the one whose length is closest.
-fn marker<'a>(steps: &'a StepReport, step: &SlowStep) -> Option<&'a StepRow> {
+fn marker<'a>(steps: &'a StepReport, step: &SlowStepRow) -> Option<&'a StepRow> {
     let away = |marker: &&StepRow| (marker.dur.as_ns_f64() - step.length_ns).abs();
     let same = steps.steps.iter();
     let same = same.filter(|marker| marker.number == step.number && !marker.unfinished);
@@ -221,7 +221,7 @@ mod tests {
         let mut found = SlowSteps {
             samples: 3,
             typical_ns: Some(1e6),
-            steps: vec![SlowStep {
+            steps: vec![SlowStepRow {
                 number: 7,
                 length_ns: 3e6,
                 buckets_ns: [2.5e6, 0.0, 0.0, 0.5e6, 0.0, 0.0, 0.0],

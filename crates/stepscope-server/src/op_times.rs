@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
-use stepscope_analysis::ops::{By, OpsQuery, Split, ops};
+use stepscope_analysis::ops::{OpGrouping, OpsQuery, Split, ops};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_engine::Run;
 use stepscope_model::Cancelled;
@@ -53,7 +53,7 @@ impl OpTimesCache {
 
 fn op_times(trace: &Trace, cancel: &Cancel) -> Result<OpTimes, Cancelled> {
     let query = OpsQuery {
-        by: By::Hlo,
+        by: OpGrouping::Hlo,
         split: Split::None,
         range: None,
     };

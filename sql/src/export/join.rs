@@ -19,7 +19,7 @@ use stepscope_analysis::collectives::{
     CollectiveCall, CollectiveOp, Collectives, Participant, matched,
 };
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::steps::StepTimes;
+use stepscope_analysis::steps::StepStatistics;
 use stepscope_engine::{DATASET_PARTS, RunFile, joined_hash};
 use stepscope_model::{Diagnostic, Dur, Time};
 use stepscope_store::EventId;
@@ -208,7 +208,7 @@ fn run_row(parts: &[ExportedFile], zero_ns: Option<i64>) -> Result<RunTableRow, 
         }
     }
     let lengths = step_lengths(parts).map_err(|error| table_error("steps", error))?;
-    let (times, of_each) = StepTimes::from_ranks(&lengths);
+    let (times, of_each) = StepStatistics::from_ranks(&lengths);
     Ok(RunTableRow {
         kinds: kinds.join(", "),
         is_partial: receipts().any(|receipt| receipt.is_partial || receipt.problem.is_some()),

@@ -3,7 +3,7 @@
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
 use stepscope_analysis::memory::Memory;
-use stepscope_analysis::memory::owners::{Category, Owners};
+use stepscope_analysis::memory::owners::{AllocationCategory, Owners};
 use stepscope_model::vocabulary::kineto::MODULE_CALL;
 
 use super::{Table, stopped};
@@ -62,7 +62,9 @@ fn allocations(data: &RunData) -> Result<RecordBatch> {
         let recorded = recorded.and_then(|of| memory.categories.get(*of as usize));
         let category = match recorded.filter(|name| !name.is_empty()) {
             Some(name) => Some(name.as_str()),
-            None => owners.category(allocator.file, record).map(Category::title),
+            None => owners
+                .category(allocator.file, record)
+                .map(AllocationCategory::title),
         };
         let layer = memory.module(trace, record).map(|name| trace.name(name));
         let op = memory.op(record);

@@ -4,7 +4,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
 use rustc_hash::FxHashMap;
 use stepscope_analysis::device::Devices;
-use stepscope_analysis::idle::{Cause, Gap, idle};
+use stepscope_analysis::idle::{Gap, IdleCause, idle};
 use stepscope_analysis::launch::Launches;
 use stepscope_analysis::memory::owners::device_bytes;
 use stepscope_model::Time;
@@ -153,8 +153,8 @@ fn gaps(data: &RunData) -> Result<RecordBatch> {
         let Some(device) = devices.list.get(gap.device) else {
             continue;
         };
-        let of = |cause: Cause| {
-            let at = Cause::ALL.iter().position(|known| *known == cause);
+        let of = |cause: IdleCause| {
+            let at = IdleCause::ALL.iter().position(|known| *known == cause);
             at.and_then(|at| gap.causes.get(at)).copied()
         };
         let step = gap.next.and_then(|next| {
@@ -169,12 +169,12 @@ fn gaps(data: &RunData) -> Result<RecordBatch> {
             gap.start.into(),
             gap.dur().into(),
             gap.cause().as_str().into(),
-            of(Cause::Host).into(),
-            of(Cause::Launch).into(),
-            of(Cause::Synchronisation).into(),
-            of(Cause::Input).into(),
-            of(Cause::Communication).into(),
-            of(Cause::Unknown).into(),
+            of(IdleCause::Host).into(),
+            of(IdleCause::Launch).into(),
+            of(IdleCause::Synchronisation).into(),
+            of(IdleCause::Input).into(),
+            of(IdleCause::Communication).into(),
+            of(IdleCause::Unknown).into(),
             before
                 .get(&(gap.device, gap.start))
                 .map(|event| data.id(*event))

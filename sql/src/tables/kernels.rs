@@ -4,7 +4,9 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
 use rustc_hash::FxHashMap;
 use stepscope_analysis::device::{Devices, Work};
-use stepscope_analysis::kernels::{Occurrence, copy_direction, occurrences, uses_tensor_cores};
+use stepscope_analysis::kernels::{
+    KernelOccurrence, copy_direction, occurrences, uses_tensor_cores,
+};
 use stepscope_analysis::launch::{Config, Launches, dims_text, operation};
 use stepscope_analysis::ops::framework_op_of;
 use stepscope_analysis::ops::hlo::Catalogue;
@@ -160,7 +162,7 @@ struct Queue {
 
 impl Queue {
     /// Adds the next work, and returns how long it waited for what its stream did before; `None` without a call.
-    fn add(&mut self, trace: &Trace, work: &Occurrence) -> Option<Dur> {
+    fn add(&mut self, trace: &Trace, work: &KernelOccurrence) -> Option<Dur> {
         if self.track != Some(work.track) {
             *self = Self {
                 track: Some(work.track),
@@ -180,7 +182,7 @@ impl Queue {
 fn push(
     data: &RunData,
     catalogue: &Catalogue,
-    (work, queued): (&Occurrence, Option<Dur>),
+    (work, queued): (&KernelOccurrence, Option<Dur>),
     names: &mut FxHashMap<NameId, Name>,
     rows: &mut Rows,
 ) {

@@ -4,7 +4,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
 use stepscope_analysis::ops::occurrences::occurrences;
 use stepscope_analysis::ops::rates::Done;
-use stepscope_analysis::ops::{By, OpRow};
+use stepscope_analysis::ops::{OpGrouping, OpRow};
 use stepscope_analysis::torch_args::input_shapes;
 
 use super::kernels::{layer_of, whole};
@@ -86,7 +86,7 @@ pub(super) const OPS: Table = Table {
 fn ops(data: &RunData) -> Result<RecordBatch> {
     let trace = data.trace();
     let mut rows = Rows::new(OPS.columns);
-    for by in By::ALL {
+    for by in OpGrouping::ALL {
         let found = occurrences(trace, by, data.cancel()).map_err(stopped)?;
         for (number, op) in found.list.iter().enumerate() {
             if number % 4_096 == 0 {
@@ -121,7 +121,7 @@ fn ops(data: &RunData) -> Result<RecordBatch> {
                 around
                     .and_then(|around| layer_of(trace, op.track, around))
                     .into(),
-                (by == By::Framework)
+                (by == OpGrouping::Framework)
                     .then(|| input_shapes(trace, op.event))
                     .flatten()
                     .into(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
-use stepscope_analysis::steps::StepTimes;
+use stepscope_analysis::steps::StepStatistics;
 use stepscope_model::vocabulary::producer::Producer;
 use stepscope_model::{Dur, Time};
 use stepscope_store::{FactValue, FileFacts, Track};
@@ -97,7 +97,7 @@ pub(crate) struct RunTableRow {
     pub(crate) devices: u64,
     pub(crate) steps: u64,
     /// Of all steps.
-    pub(crate) times: StepTimes,
+    pub(crate) times: StepStatistics,
     pub(crate) slices: u64,
     pub(crate) instants: u64,
     pub(crate) samples: u64,

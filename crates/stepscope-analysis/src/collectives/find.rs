@@ -10,7 +10,7 @@ use stepscope_store::{EventId, Trace};
 use super::{CollectiveCall, CollectiveOp, Participant};
 use crate::device::{Devices, Work};
 use crate::launch::Launches;
-use crate::ops::hlo::{Catalogue, Known};
+use crate::ops::hlo::{Catalogue, HloInstructionFacts};
 use crate::parallel::{self, Cancel};
 use crate::torch_args::{DIMS, is_dims};
 
@@ -269,14 +269,18 @@ fn is_instruction(name: &str) -> bool {
 
 /// Finds the collective of this instruction in the compiled programs of a file: JAX names instructions after its
 /// own functions (`psum`, `all_gather.3`), so the name alone is not sufficient.
-fn instruction<'a>(catalogue: &'a Catalogue, file: usize, name: &str) -> Option<&'a Known> {
+fn instruction<'a>(
+    catalogue: &'a Catalogue,
+    file: usize,
+    name: &str,
+) -> Option<&'a HloInstructionFacts> {
     catalogue
         .find_by_name(file, name)
         .filter(|known| is_instruction(&known.category))
 }
 
 /// Reads an instruction that XLA's CPU threads run: its kind and its output bytes.
-fn compiled(known: &Known) -> CollectiveArgs {
+fn compiled(known: &HloInstructionFacts) -> CollectiveArgs {
     let (dtype, _) = known.shape.split_once('[').unwrap_or_default();
     CollectiveArgs {
         name: known.category.clone(),
@@ -420,10 +424,10 @@ mod tests {
         ] {
             assert_eq!(shape_bytes(shape), expected, "{shape}");
         }
-        let known = |category: &str| Known {
+        let known = |category: &str| HloInstructionFacts {
             category: category.to_owned(),
             shape: "f32[4,2]{1,0}".to_owned(),
-            ..Known::default()
+            ..HloInstructionFacts::default()
         };
         let args = compiled(&known("all-gather"));
         assert_eq!(

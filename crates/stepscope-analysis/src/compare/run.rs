@@ -21,7 +21,7 @@ use crate::op_class::OpClass;
 use crate::ops::framework_op_of;
 use crate::ops::hlo::Catalogue;
 use crate::parallel::{self, Cancel};
-use crate::run_profile::{AnalysisScope, Role, RunProfile, RunWindows};
+use crate::run_profile::{AnalysisScope, IterationRole, RunProfile, RunWindows};
 use crate::steps::breakdown::AnalysisWindow;
 use crate::steps::times::outlier_limit;
 use crate::torch_args::input_shapes;
@@ -249,11 +249,11 @@ impl ComparedRun {
                 .unwrap_or_default();
             let length_ns = parts.sum().as_ns_f64();
             let role = profile.iterations[*index].role;
-            let left_out = if role == Role::Unprofiled {
+            let left_out = if role == IterationRole::Unprofiled {
                 Some(LeftOut::Unprofiled)
             } else if parts.compile.as_ns_f64() > COMPILES * length_ns {
                 Some(LeftOut::Compiles)
-            } else if role == Role::WarmUp {
+            } else if role == IterationRole::WarmUp {
                 Some(LeftOut::WarmUp)
             } else {
                 after_gap[*index].then_some(LeftOut::AfterGap)

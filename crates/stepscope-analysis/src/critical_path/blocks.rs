@@ -14,7 +14,9 @@ use std::ops::Range;
 
 use stepscope_model::Cancelled;
 
-use super::graph::{Confidence, Dependency, Graph, NONE, QueueSegments, SegmentKind, index};
+use super::graph::{
+    Dependency, DependencyGraph, EdgeConfidence, NONE, QueueSegments, SegmentKind, index,
+};
 use super::path::{PathKind, PathSegment};
 use crate::parallel::{self, Cancel};
 
@@ -27,7 +29,7 @@ const CHUNK_SEGMENTS: usize = 1 << 16;
 #[derive(Clone, Debug, Default)]
 pub struct Blocks {
     /// The graph of the blocks, with all edges. Its kinds are those of the first segments.
-    pub graph: Graph,
+    pub graph: DependencyGraph,
     /// First segment of each block, and the number of segments.
     first: Vec<u32>,
     starts: Starts,
@@ -124,7 +126,7 @@ impl Blocks {
     /// segments are left out and counted; `groups` has the participants of each collective. A block ends with the
     /// segment `last`.
     pub(crate) fn new(
-        segments: &Graph,
+        segments: &DependencyGraph,
         groups: &[Vec<u32>],
         last: usize,
         mut dependencies: Vec<Dependency>,
@@ -159,7 +161,7 @@ impl Blocks {
         starts.insert(last + 1);
         let blocks = starts.count();
         let mut found = Self {
-            graph: Graph::default(),
+            graph: DependencyGraph::default(),
             first: Vec::with_capacity(blocks + 1),
             starts,
         };
@@ -187,19 +189,19 @@ impl Blocks {
     }
 
     /// Builds the columns of the blocks, and lists their first segments: one look at each block.
-    fn graph_of(&mut self, segments: &Graph) -> Graph {
+    fn graph_of(&mut self, segments: &DependencyGraph) -> DependencyGraph {
         self.first.extend(self.starts.positions());
         self.first.push(index(segments.len()));
         let first = |block: usize| self.first[block] as usize;
         let blocks = self.first.len() - 1;
-        let mut graph = Graph {
+        let mut graph = DependencyGraph {
             begin: column(blocks, 0, |block| segments.begin[first(block)]),
             end: column(blocks, 0, |block| segments.end[first(block + 1) - 1]),
             kind: column(blocks, SegmentKind::Host, |block| {
                 segments.kind[first(block)]
             }),
             queue: column(blocks, 0, |block| segments.queue[first(block)]),
-            ..Graph::default()
+            ..DependencyGraph::default()
         };
         let mut before = 0;
         for queue in &segments.queues {
@@ -242,7 +244,7 @@ impl Blocks {
     /// Visits a path as [`visit`](Self::visit) does, on several threads with one accumulator each.
     pub(super) fn scan<A: Send>(
         &self,
-        segments: &Graph,
+        segments: &DependencyGraph,
         path: &[PathSegment],
         cancel: &Cancel,
         make: impl Fn() -> A + Sync,
@@ -257,7 +259,7 @@ impl Blocks {
     /// Splits a path over blocks into pieces for [`scan`](Self::scan): rows of long blocks are cut between segments.
     pub(super) fn pieces<'a>(
         &self,
-        segments: &Graph,
+        segments: &DependencyGraph,
         path: &'a [PathSegment],
         chunk_segments: usize,
     ) -> Vec<Cow<'a, [PathSegment]>> {
@@ -294,7 +296,7 @@ impl Blocks {
     /// Visits a path over blocks as one over their segments, with the block of each row.
     pub(super) fn visit(
         &self,
-        segments: &Graph,
+        segments: &DependencyGraph,
         path: &[PathSegment],
         mut row: impl FnMut(usize, PathSegment),
     ) {
@@ -334,14 +336,14 @@ impl Blocks {
                 let is_last = segment + 1 == range.end;
                 let gap = PathKind::of_lag(segments.gap_kind(segment));
                 let pieces = [
-                    (gap, segments.begin[segment], Confidence::Ordered),
+                    (gap, segments.begin[segment], EdgeConfidence::Ordered),
                     (
                         PathKind::of_segment(segments.kind[segment]),
                         segments.end[segment],
                         if is_last {
                             whole.edge
                         } else {
-                            Confidence::Ordered
+                            EdgeConfidence::Ordered
                         },
                     ),
                 ];

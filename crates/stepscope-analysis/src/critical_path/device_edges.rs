@@ -16,7 +16,7 @@ use stepscope_model::{Cancelled, Time, TrackId};
 use stepscope_store::{Trace, pages};
 
 use super::calls::{CallKind, CallKinds, sync_records};
-use super::graph::{Confidence, Dependency, LagKind, index};
+use super::graph::{Dependency, EdgeConfidence, LagKind, index};
 use super::segments::Segments;
 use crate::device::Devices;
 use crate::launch::Launches;
@@ -290,7 +290,7 @@ impl<'a> DeviceEdges<'a> {
                 kind: LagKind::LaunchLatency,
                 from,
                 anchor,
-                confidence: Confidence::Recorded,
+                confidence: EdgeConfidence::Recorded,
             });
         }
     }

@@ -26,7 +26,7 @@ pub enum SegmentKind {
 
 /// Confidence of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Confidence {
+pub enum EdgeConfidence {
     /// The file has its identifiers.
     Recorded,
     /// The queue guarantees it.
@@ -35,7 +35,7 @@ pub enum Confidence {
     Inferred,
 }
 
-impl Confidence {
+impl EdgeConfidence {
     /// All, in the order of tables.
     pub const ALL: [Self; 3] = [Self::Recorded, Self::Ordered, Self::Inferred];
 
@@ -109,8 +109,8 @@ pub struct Dependency {
     pub from: u32,
     /// Point in that segment at which the edge leaves, picoseconds; its end unless the work began earlier.
     pub anchor: i64,
-    /// See [`Confidence`].
-    pub confidence: Confidence,
+    /// See [`EdgeConfidence`].
+    pub confidence: EdgeConfidence,
 }
 
 /// A thread, or a queue of a device: a range of segments.
@@ -128,7 +128,7 @@ pub struct QueueSegments {
 
 /// Segments, dependencies, and which of them bind.
 #[derive(Clone, Debug, Default)]
-pub struct Graph {
+pub struct DependencyGraph {
     /// Start of each segment, picoseconds.
     pub begin: Vec<i64>,
     /// End of each segment, picoseconds; after the start.
@@ -200,15 +200,15 @@ impl Edges {
 /// The edges that bind.
 #[derive(Default)]
 pub(super) struct Bindings {
-    /// See [`Graph::binding`].
+    /// See [`DependencyGraph::binding`].
     pub(super) binding: Vec<u32>,
-    /// See [`Graph::wait`].
+    /// See [`DependencyGraph::wait`].
     pub(super) wait: Vec<u32>,
-    /// See [`Graph::floor`].
+    /// See [`DependencyGraph::floor`].
     pub(super) floor: Vec<i64>,
 }
 
-impl Graph {
+impl DependencyGraph {
     /// Returns the number of segments.
     pub fn len(&self) -> usize {
         self.begin.len()
@@ -530,7 +530,7 @@ impl Graph {
                     kind: self.gap_kind(segment),
                     from: index(previous),
                     anchor: self.end[previous],
-                    confidence: Confidence::Ordered,
+                    confidence: EdgeConfidence::Ordered,
                 })
             }
             number => self.dependencies.list.get(number as usize).copied(),

@@ -6,7 +6,7 @@ use stepscope_store::EventId;
 
 use super::CriticalPath;
 use super::class::classes;
-use super::graph::{Confidence, NONE, index};
+use super::graph::{EdgeConfidence, NONE, index};
 use super::path::{PathKind, PathSegment};
 use super::selection::Modules;
 use crate::op_class::OpClass;
@@ -236,7 +236,7 @@ impl Grouping<'_, '_> {
         group.count += 1;
         group.path_ps = group.path_ps.saturating_add(row.length());
         group.total_ps = group.total_ps.saturating_add(own);
-        if row.edge == Confidence::Inferred {
+        if row.edge == EdgeConfidence::Inferred {
             group.inferred_ps = group.inferred_ps.saturating_add(row.length());
         }
         group.take_longest((row.length(), row.begin, row.segment));

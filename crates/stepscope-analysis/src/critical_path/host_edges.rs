@@ -16,7 +16,7 @@ use stepscope_model::{Cancelled, NameId};
 use stepscope_store::{EventId, Trace};
 
 use super::device_edges::longest_return;
-use super::graph::{Confidence, Dependency, LagKind, index};
+use super::graph::{Dependency, EdgeConfidence, LagKind, index};
 use super::queues::PathQueue;
 use super::segments::Segments;
 use crate::collectives::Collectives;
@@ -128,14 +128,14 @@ impl HostEdges {
                     kind: LagKind::Handover,
                     from: around,
                     anchor: graph.begin[around as usize],
-                    confidence: Confidence::Inferred,
+                    confidence: EdgeConfidence::Inferred,
                 });
                 self.syncs.push(Dependency {
                     to: around,
                     kind: LagKind::SyncReturn,
                     from: last,
                     anchor: graph.end[last as usize],
-                    confidence: Confidence::Inferred,
+                    confidence: EdgeConfidence::Inferred,
                 });
             }
         }
@@ -194,7 +194,7 @@ impl HostEdges {
                         kind: LagKind::Handover,
                         from,
                         anchor,
-                        confidence: Confidence::Inferred,
+                        confidence: EdgeConfidence::Inferred,
                     });
                 }
             }
@@ -217,7 +217,7 @@ impl HostEdges {
                 kind: LagKind::SyncReturn,
                 from: last,
                 anchor: graph.end[last as usize],
-                confidence: Confidence::Inferred,
+                confidence: EdgeConfidence::Inferred,
             }));
         }
     }
@@ -281,7 +281,7 @@ impl HandoverReader<'_> {
             kind: LagKind::Handover,
             from,
             anchor,
-            confidence: Confidence::Recorded,
+            confidence: EdgeConfidence::Recorded,
         };
         if let Some(operation) = self.last_operation.get(&from.0).copied()
             && graph.end[operation as usize] <= begin

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::graph::{Confidence, Graph, LagKind, SegmentKind, index};
+use super::graph::{DependencyGraph, EdgeConfidence, LagKind, SegmentKind, index};
 
 /// What a range of the path is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,7 +93,7 @@ pub struct PathSegment {
     /// End, picoseconds.
     pub end: i64,
     /// Confidence of the edge: of the lag, or of the edge through which the walk reached the segment.
-    pub edge: Confidence,
+    pub edge: EdgeConfidence,
 }
 
 impl PathSegment {
@@ -105,7 +105,7 @@ impl PathSegment {
 
 /// Walks back from a point in a segment to the start of the window. The result is in order of time and covers the
 /// window without gaps or overlaps.
-pub(crate) fn walk(graph: &Graph, last: usize, window: &Range<i64>) -> Vec<PathSegment> {
+pub(crate) fn walk(graph: &DependencyGraph, last: usize, window: &Range<i64>) -> Vec<PathSegment> {
     let mut walk = Walk::new(window);
     let mut segment = last;
     // Time after the end of the last segment has no cause.
@@ -125,7 +125,7 @@ pub(crate) fn walk(graph: &Graph, last: usize, window: &Range<i64>) -> Vec<PathS
             if walk.time > graph.begin[last] || walk.time >= graph.end[segment] {
                 walk.charge(PathKind::Communication, segment, graph.begin[last]);
                 if last != segment {
-                    walk.edge = Confidence::Recorded;
+                    walk.edge = EdgeConfidence::Recorded;
                 }
                 segment = last;
             }
@@ -136,7 +136,7 @@ pub(crate) fn walk(graph: &Graph, last: usize, window: &Range<i64>) -> Vec<PathS
             graph.begin[segment],
         );
         let Some(bound) = graph.bound(segment) else {
-            walk.edge = Confidence::Ordered;
+            walk.edge = EdgeConfidence::Ordered;
             walk.charge(PathKind::Unknown, segment, walk.start);
             break;
         };
@@ -156,7 +156,7 @@ pub(super) struct Walk {
     start: i64,
     /// Time up to which the walk came.
     pub(super) time: i64,
-    edge: Confidence,
+    edge: EdgeConfidence,
 }
 
 impl Walk {
@@ -166,7 +166,7 @@ impl Walk {
             rows: Vec::new(),
             start: window.start,
             time: window.end,
-            edge: Confidence::Ordered,
+            edge: EdgeConfidence::Ordered,
         }
     }
 

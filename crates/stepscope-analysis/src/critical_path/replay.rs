@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use stepscope_store::pages;
 
-use super::graph::{Bindings, Dependency, Edges, Graph, LagKind, NONE, PREVIOUS, index};
+use super::graph::{Bindings, Dependency, DependencyGraph, Edges, LagKind, NONE, PREVIOUS, index};
 use super::path::{PathKind, PathSegment, Walk};
 use crate::parallel;
 
@@ -51,14 +51,14 @@ pub(crate) struct Times {
 }
 
 /// Replays the graph with changes.
-pub(crate) fn replay<C: Changes>(graph: &Graph, changes: &C) -> Times {
+pub(crate) fn replay<C: Changes>(graph: &DependencyGraph, changes: &C) -> Times {
     Replay::new(graph, changes).times
 }
 
 /// Maximum number of cycles that are resolved one by one.
 const MAX_CYCLES: usize = 1_000;
 
-impl Graph {
+impl DependencyGraph {
     /// Sets the edges, of which none contradicts the times, removes those that contradict each other, and finds the
     /// binding ones.
     pub(super) fn connect(&mut self, dependencies: Vec<Dependency>, syncs: Vec<Dependency>) {
@@ -102,7 +102,7 @@ struct Order {
 }
 
 impl Order {
-    fn compute(graph: &Graph) -> Self {
+    fn compute(graph: &DependencyGraph) -> Self {
         let mut ordering = Ordering::new(graph);
         ordering.all();
         ordering.found
@@ -111,14 +111,14 @@ impl Order {
 
 /// Times so far.
 pub(super) struct Replay<'a, C> {
-    pub(super) graph: &'a Graph,
+    pub(super) graph: &'a DependencyGraph,
     changes: &'a C,
     pub(super) times: Times,
 }
 
 impl<'a, C: Changes> Replay<'a, C> {
     /// Replays the graph with changes.
-    pub(super) fn new(graph: &'a Graph, changes: &'a C) -> Self {
+    pub(super) fn new(graph: &'a DependencyGraph, changes: &'a C) -> Self {
         let mut replay = Self {
             graph,
             changes,
@@ -360,7 +360,7 @@ impl Arrival {
 
 /// Walks back through a replay along what binds, as [`walk`](super::path::walk) does through the measurement.
 pub(crate) fn walk_replayed<C: Changes>(
-    graph: &Graph,
+    graph: &DependencyGraph,
     changes: &C,
     times: Times,
     last: usize,
@@ -410,7 +410,7 @@ pub(crate) fn walk_replayed<C: Changes>(
 
 /// Finds an order of all starts and ends in which each comes after those that it needs: queues advance in turn.
 struct Ordering<'a> {
-    graph: &'a Graph,
+    graph: &'a DependencyGraph,
     /// Next start (twice the number of a segment) or end (one more) of each queue.
     next: Vec<u32>,
     /// First queue that waits for each segment.
@@ -425,7 +425,7 @@ struct Ordering<'a> {
 }
 
 impl<'a> Ordering<'a> {
-    fn new(graph: &'a Graph) -> Self {
+    fn new(graph: &'a DependencyGraph) -> Self {
         let queues = graph.queues.len();
         Self {
             graph,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use stepscope_model::{Time, TrackId};
 use stepscope_store::{EventId, Trace};
 
-use super::graph::{Graph, NONE, index};
+use super::graph::{DependencyGraph, NONE, index};
 use super::queues::PathQueue;
 use crate::parallel;
 
@@ -13,7 +13,7 @@ use crate::parallel;
 #[derive(Clone, Debug, Default)]
 pub struct Segments {
     /// The graph, without edges.
-    pub graph: Graph,
+    pub graph: DependencyGraph,
     /// Queues in the order of the graph's.
     pub queues: Vec<PathQueue>,
     /// Number of the slice of each segment in its queue; `NONE` where nothing is recorded.

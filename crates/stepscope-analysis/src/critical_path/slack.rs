@@ -16,7 +16,7 @@ use stepscope_model::NameId;
 use stepscope_store::pages;
 
 use super::CriticalPath;
-use super::graph::{Graph, NONE, index};
+use super::graph::{DependencyGraph, NONE, index};
 use super::groups::{PathGrouping, PathKey};
 use super::path::PathKind;
 use super::replay::{Arrival, Replay, Unchanged};
@@ -112,7 +112,7 @@ impl Latest {
 
 /// Returns the slack of each segment of a graph whose window ends with `last`, picoseconds; `None` where the end of the
 /// window depends on no part of it.
-pub(crate) fn slack(graph: &Graph, last: usize) -> Vec<Option<i64>> {
+pub(crate) fn slack(graph: &DependencyGraph, last: usize) -> Vec<Option<i64>> {
     let replay = Replay::new(graph, &Unchanged);
     let latest = Latest::compute(&replay, last);
     let slack = |segment: usize| {

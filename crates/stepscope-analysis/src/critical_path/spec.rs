@@ -20,7 +20,7 @@ pub struct Spec {
     /// Limits; all of them must hold.
     pub scopes: Vec<Scope>,
     /// The change.
-    pub change: Change,
+    pub change: WhatIfChange,
 }
 
 /// What a change selects.
@@ -90,7 +90,7 @@ pub enum Phase {
 
 /// A change of lengths or lags.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Change {
+pub enum WhatIfChange {
     /// Times a factor.
     Factor(f64),
     /// A fixed length, picoseconds.
@@ -240,8 +240,10 @@ fn parse_spec(text: &str, start: usize) -> Result<(Spec, usize), SpecError> {
     scopes.reverse();
     let selector = parse_selector(left).map_err(|cause| error(start, cause))?;
     let supported = match (&selector, change) {
-        (Selector::Sync, change) => change == Change::Fixed(0),
-        (Selector::Lag(_), change) => matches!(change, Change::Factor(_) | Change::Fixed(_)),
+        (Selector::Sync, change) => change == WhatIfChange::Fixed(0),
+        (Selector::Lag(_), change) => {
+            matches!(change, WhatIfChange::Factor(_) | WhatIfChange::Fixed(_))
+        }
         _ => true,
     };
     if !supported {
@@ -301,17 +303,17 @@ fn parse_selector(text: &str) -> Result<Selector, SpecCause> {
     })
 }
 
-fn parse_change(word: &str) -> Option<Change> {
+fn parse_change(word: &str) -> Option<WhatIfChange> {
     let word = word.trim();
     if let Some(factor) = word.strip_prefix('x') {
         let factor: f64 = decimal(factor)?;
-        return (factor <= 1e6).then_some(Change::Factor(factor));
+        return (factor <= 1e6).then_some(WhatIfChange::Factor(factor));
     }
     match word {
-        "0" => return Some(Change::Fixed(0)),
-        "median" => return Some(Change::Median),
-        "mean" => return Some(Change::Mean),
-        "fastest" => return Some(Change::Fastest),
+        "0" => return Some(WhatIfChange::Fixed(0)),
+        "median" => return Some(WhatIfChange::Median),
+        "mean" => return Some(WhatIfChange::Mean),
+        "fastest" => return Some(WhatIfChange::Fastest),
         _ => {}
     }
     let units = [("ns", 1e3), ("us", 1e6), ("ms", 1e9), ("s", 1e12)];
@@ -323,7 +325,7 @@ fn parse_change(word: &str) -> Option<Change> {
         clippy::cast_possible_truncation,
         reason = "checked to be at most a day"
     )]
-    (ps <= 86_400e12).then(|| Change::Fixed(ps.round() as i64))
+    (ps <= 86_400e12).then(|| WhatIfChange::Fixed(ps.round() as i64))
 }
 
 /// Reads digits with an optional point: no sign, no exponent, no infinity.
@@ -448,17 +450,17 @@ mod tests {
                 Spec {
                     selector: Selector::Kernel(Glob("a<b=c, d>@x".to_owned())),
                     scopes: vec![Scope::Rank(0), Scope::Step(7)],
-                    change: Change::Factor(0.5),
+                    change: WhatIfChange::Factor(0.5),
                 },
                 Spec {
                     selector: Selector::Lag(LagKind::LaunchLatency),
                     scopes: Vec::new(),
-                    change: Change::Fixed(0),
+                    change: WhatIfChange::Fixed(0),
                 },
                 Spec {
                     selector: Selector::Op(Glob("f".to_owned())),
                     scopes: Vec::new(),
-                    change: Change::Fixed(120_000_000),
+                    change: WhatIfChange::Fixed(120_000_000),
                 },
             ]
         );

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::blocks::Blocks;
 use super::graph::{
-    Confidence, Dependency, Graph, LagKind, NONE, QueueSegments, SegmentKind, index,
+    Dependency, DependencyGraph, EdgeConfidence, LagKind, NONE, QueueSegments, SegmentKind, index,
 };
 use super::path::walk;
 use super::replay::{Changes, Unchanged, replay};
@@ -17,14 +17,14 @@ type Random = (i64, i64, bool, Vec<(u32, u8)>);
 
 /// Segments of random queues, and what connects them.
 struct Parts {
-    graph: Graph,
+    graph: DependencyGraph,
     groups: Vec<Vec<u32>>,
     dependencies: Vec<Dependency>,
     syncs: Vec<Dependency>,
 }
 
 /// Builds a graph from random queues: the first queues are threads, the others belong to a device.
-fn build(queues: &[Vec<Random>], groups: &[(u32, u32)]) -> Graph {
+fn build(queues: &[Vec<Random>], groups: &[(u32, u32)]) -> DependencyGraph {
     let Parts {
         mut graph,
         groups,
@@ -45,7 +45,7 @@ fn build(queues: &[Vec<Random>], groups: &[(u32, u32)]) -> Graph {
 }
 
 fn parts(queues: &[Vec<Random>], groups: &[(u32, u32)]) -> Parts {
-    let mut graph = Graph::default();
+    let mut graph = DependencyGraph::default();
     let mut times = Vec::new();
     for (number, segments) in queues.iter().enumerate() {
         let first = index(graph.len());
@@ -86,7 +86,7 @@ fn parts(queues: &[Vec<Random>], groups: &[(u32, u32)]) -> Parts {
                 kind: kinds[*kind as usize % 3],
                 from: index(from),
                 anchor: graph.end[from].min(graph.begin[to]),
-                confidence: Confidence::Recorded,
+                confidence: EdgeConfidence::Recorded,
             };
             // Some contradict the times: the graph leaves them out.
             dependencies.push(edge);
@@ -157,7 +157,7 @@ impl Changes for Longer {
 
 /// The same factors of the segments in blocks.
 struct BlockFactors<'a> {
-    segments: &'a Graph,
+    segments: &'a DependencyGraph,
     blocks: &'a Blocks,
     factors: &'a Factors,
 }
@@ -190,7 +190,7 @@ impl Changes for BlockFactors<'_> {
 
 /// The definitions, word by word and recursively.
 struct Model<'a> {
-    graph: &'a Graph,
+    graph: &'a DependencyGraph,
     factors: &'a Factors,
     known: HashMap<(usize, bool), i64>,
 }
@@ -243,7 +243,7 @@ impl Model<'_> {
                 kind: graph.gap_kind(segment),
                 from: index(previous),
                 anchor: graph.end[previous],
-                confidence: Confidence::Ordered,
+                confidence: EdgeConfidence::Ordered,
             });
         }
         let times: Vec<i64> = all
@@ -309,7 +309,7 @@ fn random_groups() -> impl Strategy<Value = Vec<(u32, u32)>> {
 }
 
 /// Returns the last segment of the first queue, and the window up to its end.
-fn window(graph: &Graph) -> (usize, std::ops::Range<i64>) {
+fn window(graph: &DependencyGraph) -> (usize, std::ops::Range<i64>) {
     let last = graph.queues[0].end as usize - 1;
     (last, 0..graph.end[last])
 }
@@ -478,7 +478,7 @@ proptest! {
 
 #[test]
 fn edges_that_close_a_cycle_are_left_out() {
-    let mut graph = Graph {
+    let mut graph = DependencyGraph {
         begin: vec![0, 0],
         end: vec![5, 5],
         kind: vec![SegmentKind::Host; 2],
@@ -497,14 +497,14 @@ fn edges_that_close_a_cycle_are_left_out() {
                 is_ordered: true,
             },
         ],
-        ..Graph::default()
+        ..DependencyGraph::default()
     };
     let sync = |to: u32, from: u32| Dependency {
         to,
         kind: LagKind::SyncReturn,
         from,
         anchor: 5,
-        confidence: Confidence::Inferred,
+        confidence: EdgeConfidence::Inferred,
     };
     graph.connect(Vec::new(), vec![sync(0, 1), sync(1, 0)]);
     assert_eq!(graph.contradictions, 1);
@@ -547,7 +547,7 @@ fn work_inside_a_transfer_moves_with_the_last_arrival() {
             kind: LagKind::LaunchLatency,
             from: 0,
             anchor: 7,
-            confidence: Confidence::Recorded,
+            confidence: EdgeConfidence::Recorded,
         };
         graph.connect(vec![launch], Vec::new());
         graph

@@ -1,7 +1,7 @@
 //! Sums over the path: time by kind, by confidence, and by finer kinds of host and device time.
 
 use super::CriticalPath;
-use super::graph::{Confidence, LagKind, SegmentKind};
+use super::graph::{EdgeConfidence, LagKind, SegmentKind};
 use super::path::PathKind;
 use crate::parallel::Cancel;
 
@@ -76,7 +76,7 @@ impl PathTotals {
                 sums.rows += 1;
                 let of_kind = &mut sums.by_kind[row.kind as usize];
                 *of_kind = of_kind.saturating_add(length);
-                if row.edge == Confidence::Inferred {
+                if row.edge == EdgeConfidence::Inferred {
                     sums.inferred = sums.inferred.saturating_add(length);
                 }
                 let fine = &mut sums.fine;
@@ -125,9 +125,9 @@ impl CriticalPath<'_> {
             .count()
     }
 
-    /// Counts the edges of each kind and confidence, in the order of [`LagKind::ALL`] and [`Confidence::ALL`].
-    pub fn edge_counts(&self) -> [[usize; Confidence::ALL.len()]; LagKind::ALL.len()] {
-        let mut counts = [[0; Confidence::ALL.len()]; LagKind::ALL.len()];
+    /// Counts the edges of each kind and confidence, in the order of [`LagKind::ALL`] and [`EdgeConfidence::ALL`].
+    pub fn edge_counts(&self) -> [[usize; EdgeConfidence::ALL.len()]; LagKind::ALL.len()] {
+        let mut counts = [[0; EdgeConfidence::ALL.len()]; LagKind::ALL.len()];
         let graph = &self.blocks.graph;
         for edge in graph.dependencies.list.iter().chain(&graph.syncs.list) {
             counts[edge.kind as usize][edge.confidence as usize] += 1;

@@ -12,10 +12,10 @@ use stepscope_store::pages;
 
 use super::CriticalPath;
 use super::blocks::{Blocks, CHUNK_BLOCKS};
-use super::graph::{Graph, LagKind, SegmentKind};
+use super::graph::{DependencyGraph, LagKind, SegmentKind};
 use super::path::PathSegment;
 use super::replay::{Changes, Times, Unchanged, replay};
-use super::spec::{Change, Scenario, Selector, Spec};
+use super::spec::{Scenario, Selector, Spec, WhatIfChange};
 use crate::parallel::{self, Cancel};
 
 /// What a scenario changes.
@@ -34,7 +34,7 @@ pub(super) struct Changed<'a> {
     /// By block: new length minus measured one; empty without a change.
     longer: Vec<i64>,
     /// Changes of lags: kind, selected segments, change.
-    lags: Vec<(LagKind, Option<Vec<bool>>, Change)>,
+    lags: Vec<(LagKind, Option<Vec<bool>>, WhatIfChange)>,
     /// Segments whose waits no longer wait; empty without any.
     removed: Vec<bool>,
 }
@@ -72,11 +72,11 @@ impl Changes for Changed<'_> {
     }
 }
 
-fn changed_length(length: i64, change: Change) -> i64 {
+fn changed_length(length: i64, change: WhatIfChange) -> i64 {
     match change {
-        Change::Factor(factor) => scaled(length, factor),
-        Change::Fixed(ps) => ps,
-        Change::Median | Change::Mean | Change::Fastest => length,
+        WhatIfChange::Factor(factor) => scaled(length, factor),
+        WhatIfChange::Fixed(ps) => ps,
+        WhatIfChange::Median | WhatIfChange::Mean | WhatIfChange::Fastest => length,
     }
 }
 
@@ -93,7 +93,7 @@ fn scaled(length: i64, factor: f64) -> i64 {
 
 /// Lags of device work at their floors, host segments as measured.
 struct Structural<'a> {
-    graph: &'a Graph,
+    graph: &'a DependencyGraph,
     /// By block: its length at the floors of the gaps inside minus the measured one.
     longer: Vec<i64>,
     /// Smallest gap of each queue.
@@ -139,7 +139,7 @@ type Partner = (SegmentKind, NameId, StepKey, u32);
 /// A change of the lengths of segments.
 pub(super) enum LengthChange {
     /// The same change of each of these segments.
-    Each(Vec<bool>, Change),
+    Each(Vec<bool>, WhatIfChange),
     /// New lengths of these segments: a column for all.
     Lengths(Vec<bool>, Vec<i64>),
 }
@@ -299,7 +299,7 @@ impl CriticalPath<'_> {
         let (factors, fixed): (Vec<&Spec>, Vec<&Spec>) = scenario
             .specs
             .iter()
-            .partition(|spec| matches!(spec.change, Change::Factor(_)));
+            .partition(|spec| matches!(spec.change, WhatIfChange::Factor(_)));
         let mut lags_on_path = Vec::new();
         for spec in fixed.into_iter().chain(factors) {
             cancel.check()?;
@@ -324,7 +324,9 @@ impl CriticalPath<'_> {
                 continue;
             }
             lengths.push(match spec.change {
-                Change::Factor(_) | Change::Fixed(_) => LengthChange::Each(mask, spec.change),
+                WhatIfChange::Factor(_) | WhatIfChange::Fixed(_) => {
+                    LengthChange::Each(mask, spec.change)
+                }
                 change => {
                     let mut all = self.changed_lengths(&lengths);
                     self.equalise(&mut all, &mask, spec, change);
@@ -447,7 +449,7 @@ impl CriticalPath<'_> {
             lags: Vec::new(),
             removed: Vec::new(),
         };
-        let lengths = [LengthChange::Each(mask, Change::Factor(factor))];
+        let lengths = [LengthChange::Each(mask, WhatIfChange::Factor(factor))];
         // Nothing cancels it.
         let _ = self.set_longer(&mut changed, &lengths, &Cancel::default());
         self.replayed(&changed)
@@ -467,7 +469,7 @@ impl CriticalPath<'_> {
     }
 
     /// Replaces lengths by a statistic: over segments of the same name, or over the partners in other ranks.
-    fn equalise(&self, length: &mut [i64], mask: &[bool], spec: &Spec, change: Change) {
+    fn equalise(&self, length: &mut [i64], mask: &[bool], spec: &Spec, change: WhatIfChange) {
         let graph = self.graph();
         let of_ranks = matches!(spec.selector, Selector::Rank(_) | Selector::Ranks);
         let waits = self.waits();
@@ -547,7 +549,7 @@ impl CriticalPath<'_> {
 }
 
 /// Returns a statistic of lengths; `None` without any.
-fn statistic(mut values: Vec<i64>, change: Change) -> Option<i64> {
+fn statistic(mut values: Vec<i64>, change: WhatIfChange) -> Option<i64> {
     values.sort_unstable();
     let count = i128::try_from(values.len())
         .ok()
@@ -557,8 +559,8 @@ fn statistic(mut values: Vec<i64>, change: Change) -> Option<i64> {
         i64::try_from(sum / count).ok()
     };
     match change {
-        Change::Fastest => values.first().copied(),
-        Change::Mean => mean(&values, count),
+        WhatIfChange::Fastest => values.first().copied(),
+        WhatIfChange::Mean => mean(&values, count),
         _ if values.len() % 2 == 1 => values.get(values.len() / 2).copied(),
         _ => mean(&values[values.len() / 2 - 1..=values.len() / 2], 2),
     }

@@ -13,7 +13,7 @@ use super::losses::{AFTER_DRAIN, Account, Loss, Named, cause_of};
 use super::subjects::{without_address, words};
 use super::windows::Windows;
 use super::{
-    Cause, Confidence, Detail, ExtraWork, Finding, LISTED, cpu, memory, outliers, recompiled,
+    Confidence, Detail, ExtraWork, Finding, FindingCause, LISTED, cpu, memory, outliers, recompiled,
 };
 use crate::collectives::Participant;
 use crate::memory::Memory;
@@ -69,7 +69,7 @@ pub(super) fn findings(
     all.extend(memory::risks(run_profile.trace, windows, memory));
     limit_savings(&mut all);
     for finding in &mut all {
-        if finding.cause == Cause::Compilation {
+        if finding.cause == FindingCause::Compilation {
             finding.shapes = recompiled::shapes(run_profile.trace, &finding.subjects);
             let functions = recompiled::functions(run_profile.trace, windows, cancel)?;
             let names = functions.iter().map(|function| function.name.clone());
@@ -90,7 +90,7 @@ fn add_outliers(all: &mut Vec<Finding>, outliers: Option<Finding>) {
     };
     let same = all.iter_mut().find(|known| known.cause == outliers.cause);
     match same {
-        Some(known) if known.cause == Cause::InputBound => {
+        Some(known) if known.cause == FindingCause::InputBound => {
             known.share += outliers.share;
             known.saving_ns = known.saving_ns.zip(outliers.saving_ns).map(|(a, b)| a + b);
             known.evidence = [&outliers.evidence[..], &known.evidence[..]].concat();
@@ -239,7 +239,7 @@ impl Assembly<'_, '_> {
                 Detail::None
             },
             ..Finding::new(
-                Cause::ExposedCommunication,
+                FindingCause::ExposedCommunication,
                 if alone {
                     Confidence::Low
                 } else {
@@ -258,7 +258,7 @@ impl Assembly<'_, '_> {
                 detail: Detail::Clocks {
                     skew_ns: exchange.skew_ns,
                 },
-                ..Finding::new(Cause::ClockSkew, Confidence::High)
+                ..Finding::new(FindingCause::ClockSkew, Confidence::High)
             });
         }
     }
@@ -290,9 +290,9 @@ impl Assembly<'_, '_> {
         let typical_ps = waits.get(waits.len() / 2).copied().unwrap_or(0.0);
         let step_ps = self.windows.mean_ns() * 1_000.0;
         let (fraction, cause) = if straggles {
-            (typical_ps / step_ps.max(1.0), Cause::Straggler)
+            (typical_ps / step_ps.max(1.0), FindingCause::Straggler)
         } else {
-            (mean_wait, Cause::LoadImbalance)
+            (mean_wait, FindingCause::LoadImbalance)
         };
         let (extra_work, extra_ns) = extra_work(self.rank_of(*late), times);
         // A cause that explains little of the wait is not reported.
@@ -376,7 +376,7 @@ impl Assembly<'_, '_> {
                     .iter()
                     .any(|time| memory::is_fragmented(memory, time.rank.file))
             {
-                cause = Cause::Fragmentation;
+                cause = FindingCause::Fragmentation;
             }
             let calls = names
                 .first()
@@ -408,7 +408,7 @@ impl Assembly<'_, '_> {
                 subjects: words(trace, &names),
                 evidence: events(&names),
                 detail: Detail::Calls { per_step: calls },
-                ..Finding::new(Cause::Synchronization, Confidence::High)
+                ..Finding::new(FindingCause::Synchronization, Confidence::High)
             },
         );
         self.launches(whole, kernels, steps);
@@ -436,7 +436,7 @@ impl Assembly<'_, '_> {
                     subjects: subjects.into_iter().collect(),
                     evidence,
                     detail,
-                    ..Finding::new(Cause::SmallKernels, Confidence::High)
+                    ..Finding::new(FindingCause::SmallKernels, Confidence::High)
                 },
             );
         } else {
@@ -447,7 +447,7 @@ impl Assembly<'_, '_> {
                     evidence,
                     detail,
                     ..Finding::new(
-                        Cause::LaunchBound,
+                        FindingCause::LaunchBound,
                         if mostly_small {
                             Confidence::High
                         } else {
@@ -483,7 +483,7 @@ impl Assembly<'_, '_> {
                     subjects: name(&sums),
                     evidence: shown(&sums),
                     detail: Detail::Precision { unit },
-                    ..Finding::new(Cause::LowPrecisionOpportunity, Confidence::High)
+                    ..Finding::new(FindingCause::LowPrecisionOpportunity, Confidence::High)
                 },
             );
         }
@@ -496,7 +496,7 @@ impl Assembly<'_, '_> {
                 detail: Detail::Chains {
                     attention: kernels.attention,
                 },
-                ..Finding::new(Cause::MemoryBoundKernels, Confidence::Medium)
+                ..Finding::new(FindingCause::MemoryBoundKernels, Confidence::Medium)
             },
         );
         let busy = whole.busy_share();
@@ -518,7 +518,7 @@ impl Assembly<'_, '_> {
                 device: Some(busy),
                 heaviest,
             },
-            ..Finding::new(Cause::DeviceBound, Confidence::High)
+            ..Finding::new(FindingCause::DeviceBound, Confidence::High)
         });
     }
 
@@ -551,7 +551,7 @@ impl Assembly<'_, '_> {
                 subjects: words(trace, &names),
                 evidence: events(&names),
                 detail: Detail::Waits,
-                ..Finding::new(Cause::HostBound, Confidence::Medium)
+                ..Finding::new(FindingCause::HostBound, Confidence::Medium)
             },
         );
         let mut sums: BTreeMap<NameId, Named> = BTreeMap::new();
@@ -611,7 +611,7 @@ impl Assembly<'_, '_> {
                 device: None,
                 heaviest,
             },
-            ..Finding::new(Cause::DeviceBound, Confidence::Medium)
+            ..Finding::new(FindingCause::DeviceBound, Confidence::Medium)
         });
     }
 }

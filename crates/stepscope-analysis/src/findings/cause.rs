@@ -2,7 +2,7 @@
 
 /// A cause that slows a run down or puts it at risk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Cause {
+pub enum FindingCause {
     /// The device waits for batches.
     InputBound,
     /// One rank is later than the others, which wait for it.
@@ -53,7 +53,7 @@ pub enum Cause {
     DeviceBound,
 }
 
-impl Cause {
+impl FindingCause {
     /// Returns the stable identifier that reports use.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -5,7 +5,7 @@ use stepscope_model::{Cancelled, TrackId};
 use super::device_time::RankTime;
 use super::host::{Host, HostClass};
 use super::losses::{Account, Loss};
-use super::windows::{Role, Windows, sample};
+use super::windows::{IterationRole, Windows, sample};
 use crate::parallel::Cancel;
 use crate::run_profile::RunProfile;
 use crate::steps::{StepRank, ThreadRows};
@@ -32,8 +32,10 @@ pub(super) fn cpu_time(
         let mut time = RankTime::new(*rank, Vec::new(), sampled);
         for window in &time.sampled {
             let account = match window.role {
-                Role::Outlier => &mut time.outlying,
-                Role::Steady | Role::WarmUp | Role::Unprofiled => &mut time.steady,
+                IterationRole::Outlier => &mut time.outlying,
+                IterationRole::Steady | IterationRole::WarmUp | IterationRole::Unprofiled => {
+                    &mut time.steady
+                }
             };
             account.length_ps += window.dur().ps() as f64;
             let Some(thread) = window.thread.or(busiest.map(|track| track.id)) else {
@@ -138,10 +140,12 @@ fn name_collectives(
 
 /// Adds the times of the steps from their buckets, which include all threads of the file.
 fn add_buckets(run_profile: &RunProfile<'_>, windows: &Windows, time: &mut RankTime) {
-    for role in [Role::Steady, Role::Outlier] {
+    for role in [IterationRole::Steady, IterationRole::Outlier] {
         let account = match role {
-            Role::Outlier => &mut time.outlying,
-            Role::Steady | Role::WarmUp | Role::Unprofiled => &mut time.steady,
+            IterationRole::Outlier => &mut time.outlying,
+            IterationRole::Steady | IterationRole::WarmUp | IterationRole::Unprofiled => {
+                &mut time.steady
+            }
         };
         let all = windows
             .rank_windows(time.rank)

@@ -22,7 +22,7 @@ use stepscope_store::Trace;
 use super::host::{Host, HostClass, Segment};
 use super::launched::LaunchOf;
 use super::losses::{AFTER_DRAIN, Account, Loss};
-use super::windows::{Role, Window, Windows, sample};
+use super::windows::{IterationRole, Window, Windows, sample};
 use crate::device::{Device, Devices, Work};
 use crate::idle::IN_A_ROW;
 use crate::intervals::IntervalSet;
@@ -70,7 +70,7 @@ impl RankTime {
     pub(super) fn outliers(&self) -> usize {
         let sampled = self.sampled.iter();
         sampled
-            .filter(|window| window.role == Role::Outlier)
+            .filter(|window| window.role == IterationRole::Outlier)
             .count()
     }
 }
@@ -604,8 +604,10 @@ fn busy_part(part: &Range<Time>, set: u8, infeed: &IntervalSet, account: &mut Ac
 
 fn account_of<'t>(time: &'t mut RankTime, window: &Window) -> &'t mut Account {
     match window.role {
-        Role::Outlier => &mut time.outlying,
-        Role::Steady | Role::WarmUp | Role::Unprofiled => &mut time.steady,
+        IterationRole::Outlier => &mut time.outlying,
+        IterationRole::Steady | IterationRole::WarmUp | IterationRole::Unprofiled => {
+            &mut time.steady
+        }
     }
 }
 

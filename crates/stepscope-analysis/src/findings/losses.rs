@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Dur, NameId, TrackId};
 use stepscope_store::EventId;
 
-use super::cause::Cause;
+use super::cause::FindingCause;
 use super::host::{Host, HostClass};
 
 /// Reason for which a device does not compute.
@@ -45,20 +45,20 @@ pub(super) enum Loss {
 pub(super) const LOSSES: usize = 15;
 
 /// Returns the cause that a loss is reported as.
-pub(super) const fn cause_of(loss: Loss) -> Option<Cause> {
+pub(super) const fn cause_of(loss: Loss) -> Option<FindingCause> {
     Some(match loss {
-        Loss::Input => Cause::InputBound,
-        Loss::Compile => Cause::Compilation,
-        Loss::Allocator => Cause::AllocatorThrash,
-        Loss::Overhead => Cause::ProfilerOverhead,
-        Loss::HostOperator => Cause::MisplacedOp,
-        Loss::Collector | Loss::Host => Cause::HostBound,
-        Loss::Launch => Cause::LaunchBound,
-        Loss::Dispatch => Cause::SmallKernels,
-        Loss::OtherDevice => Cause::PipelineBubble,
-        Loss::Unknown => Cause::IdleUnknown,
-        Loss::Copy => Cause::ExposedCopy,
-        Loss::Communication | Loss::HostCollective => Cause::ExposedCommunication,
+        Loss::Input => FindingCause::InputBound,
+        Loss::Compile => FindingCause::Compilation,
+        Loss::Allocator => FindingCause::AllocatorThrash,
+        Loss::Overhead => FindingCause::ProfilerOverhead,
+        Loss::HostOperator => FindingCause::MisplacedOp,
+        Loss::Collector | Loss::Host => FindingCause::HostBound,
+        Loss::Launch => FindingCause::LaunchBound,
+        Loss::Dispatch => FindingCause::SmallKernels,
+        Loss::OtherDevice => FindingCause::PipelineBubble,
+        Loss::Unknown => FindingCause::IdleUnknown,
+        Loss::Copy => FindingCause::ExposedCopy,
+        Loss::Communication | Loss::HostCollective => FindingCause::ExposedCommunication,
         Loss::Backlog => return None,
     })
 }

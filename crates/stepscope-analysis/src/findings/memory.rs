@@ -7,7 +7,7 @@ use stepscope_model::{SliceKind, Time, TrackKind};
 use stepscope_store::{EventId, Trace};
 
 use super::windows::{Window, Windows};
-use super::{Cause, Confidence, Detail, Finding};
+use super::{Confidence, Detail, Finding, FindingCause};
 use crate::memory::{Allocator, Memory};
 
 /// Fraction of the capacity above which a device counts as nearly full.
@@ -101,7 +101,7 @@ fn growth(
             bytes_per_step,
             steps_left,
         },
-        ..Finding::new(Cause::MemoryGrowth, Confidence::High)
+        ..Finding::new(FindingCause::MemoryGrowth, Confidence::High)
     })
 }
 
@@ -182,7 +182,7 @@ fn near_limit(memory: &Memory, allocator: &Allocator) -> Option<(f64, Finding)> 
                 capacity,
                 unused: reserved.saturating_sub(usage.peak),
             },
-            ..Finding::new(Cause::NearMemoryLimit, Confidence::High)
+            ..Finding::new(FindingCause::NearMemoryLimit, Confidence::High)
         };
         (part, finding)
     })

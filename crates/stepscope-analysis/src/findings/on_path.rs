@@ -3,7 +3,7 @@
 use stepscope_model::Cancelled;
 
 use super::windows::Windows;
-use super::{Cause, Finding, LISTED};
+use super::{Finding, FindingCause, LISTED};
 use crate::critical_path::path::PathKind;
 use crate::critical_path::{CriticalPath, PathScope, WindowEnd};
 use crate::parallel::Cancel;
@@ -78,33 +78,33 @@ impl PathShares {
 
     /// Returns the fraction of the path on which the time of a cause may lie; `None` where the path does not bound it:
     /// other ranks and devices bear the cause, or it is a risk.
-    fn of_cause(&self, cause: Cause) -> Option<f64> {
+    fn of_cause(&self, cause: FindingCause) -> Option<f64> {
         let share = match cause {
             // A TPU waits for input in an infeed, which is a copy.
-            Cause::InputBound => self.host + self.copy,
-            Cause::LaunchBound
-            | Cause::HostBound
-            | Cause::Synchronization
-            | Cause::MisplacedOp
-            | Cause::Compilation
-            | Cause::AllocatorThrash
-            | Cause::Fragmentation
-            | Cause::ProfilerOverhead => self.host,
-            Cause::SmallKernels => self.host + self.compute,
-            Cause::ExposedCopy => self.host + self.copy + self.event_wait,
-            Cause::ExposedCommunication => self.communication + self.event_wait,
-            Cause::LowPrecisionOpportunity | Cause::MemoryBoundKernels | Cause::DeviceBound => {
-                self.compute
-            }
-            Cause::Straggler
-            | Cause::LoadImbalance
-            | Cause::MemoryGrowth
-            | Cause::NearMemoryLimit
-            | Cause::OutlierSteps
-            | Cause::WarmUpOnly
-            | Cause::PipelineBubble
-            | Cause::IdleUnknown
-            | Cause::ClockSkew => return None,
+            FindingCause::InputBound => self.host + self.copy,
+            FindingCause::LaunchBound
+            | FindingCause::HostBound
+            | FindingCause::Synchronization
+            | FindingCause::MisplacedOp
+            | FindingCause::Compilation
+            | FindingCause::AllocatorThrash
+            | FindingCause::Fragmentation
+            | FindingCause::ProfilerOverhead => self.host,
+            FindingCause::SmallKernels => self.host + self.compute,
+            FindingCause::ExposedCopy => self.host + self.copy + self.event_wait,
+            FindingCause::ExposedCommunication => self.communication + self.event_wait,
+            FindingCause::LowPrecisionOpportunity
+            | FindingCause::MemoryBoundKernels
+            | FindingCause::DeviceBound => self.compute,
+            FindingCause::Straggler
+            | FindingCause::LoadImbalance
+            | FindingCause::MemoryGrowth
+            | FindingCause::NearMemoryLimit
+            | FindingCause::OutlierSteps
+            | FindingCause::WarmUpOnly
+            | FindingCause::PipelineBubble
+            | FindingCause::IdleUnknown
+            | FindingCause::ClockSkew => return None,
         };
         Some((share + self.unknown).min(1.0))
     }
@@ -140,7 +140,7 @@ mod tests {
     };
 
     /// Returns the findings of these causes, each with half of the steps and 800 ns, after the limit of a path.
-    fn limited(causes: &[Cause], path: &PathShares) -> Vec<Finding> {
+    fn limited(causes: &[FindingCause], path: &PathShares) -> Vec<Finding> {
         let findings = causes.iter().map(|cause| Finding {
             share: 0.5,
             saving_ns: Some(800.0),
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn findings_take_no_more_than_the_path_has_of_their_cause() {
-        let causes = [Cause::HostBound, Cause::DeviceBound];
+        let causes = [FindingCause::HostBound, FindingCause::DeviceBound];
         let found = limited(&causes, &MOSTLY_COMPUTE);
         let figures: Vec<_> = found
             .iter()
@@ -170,10 +170,13 @@ mod tests {
 
     #[test]
     fn causes_off_the_path_are_no_findings() {
-        let causes = [Cause::ExposedCommunication, Cause::DeviceBound];
+        let causes = [
+            FindingCause::ExposedCommunication,
+            FindingCause::DeviceBound,
+        ];
         let found = limited(&causes, &MOSTLY_COMPUTE);
-        let causes: Vec<Cause> = found.iter().map(|finding| finding.cause).collect();
-        assert_eq!(causes, [Cause::DeviceBound]);
+        let causes: Vec<FindingCause> = found.iter().map(|finding| finding.cause).collect();
+        assert_eq!(causes, [FindingCause::DeviceBound]);
     }
 
     #[test]
@@ -183,13 +186,13 @@ mod tests {
             unknown: 0.625,
             ..MOSTLY_COMPUTE
         };
-        let found = limited(&[Cause::ExposedCommunication], &path);
+        let found = limited(&[FindingCause::ExposedCommunication], &path);
         assert_eq!(found[0].path_share, Some(0.625));
     }
 
     #[test]
     fn path_does_not_limit_causes_of_other_ranks() {
-        let found = limited(&[Cause::Straggler], &MOSTLY_COMPUTE);
+        let found = limited(&[FindingCause::Straggler], &MOSTLY_COMPUTE);
         assert_eq!((found[0].share, found[0].path_share), (0.5, None));
     }
 }

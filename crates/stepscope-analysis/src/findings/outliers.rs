@@ -7,8 +7,8 @@ use super::device_time::RankTime;
 use super::losses::{Loss, cause_of};
 use super::memory::is_fragmented;
 use super::subjects::words;
-use super::windows::{Role, Window, Windows};
-use super::{Cause, Confidence, Detail, Finding};
+use super::windows::{IterationRole, Window, Windows};
+use super::{Confidence, Detail, Finding, FindingCause};
 use crate::memory::Memory;
 use crate::run_profile::{RunProfile, median};
 use crate::steps::STEP_MARKER;
@@ -50,7 +50,7 @@ fn explain_rank(
     let all = windows.rank_windows(time.rank);
     let mut long: Vec<&Window> = all
         .iter()
-        .filter(|window| window.role == Role::Outlier)
+        .filter(|window| window.role == IterationRole::Outlier)
         .collect();
     if long.is_empty() || time.outliers() == 0 {
         return None;
@@ -69,12 +69,14 @@ fn explain_rank(
         (loss, _) => loss,
     };
     let cause = match loss {
-        Some(Loss::Compile) => Cause::Compilation,
-        Some(Loss::Allocator) if is_fragmented(memory, time.rank.file) => Cause::Fragmentation,
-        Some(Loss::Allocator) => Cause::AllocatorThrash,
+        Some(Loss::Compile) => FindingCause::Compilation,
+        Some(Loss::Allocator) if is_fragmented(memory, time.rank.file) => {
+            FindingCause::Fragmentation
+        }
+        Some(Loss::Allocator) => FindingCause::AllocatorThrash,
         // Parallel workers that make batches let the loop wait once every few batches.
-        Some(Loss::Input) if is_periodic(&long) => Cause::InputBound,
-        _ => Cause::OutlierSteps,
+        Some(Loss::Input) if is_periodic(&long) => FindingCause::InputBound,
+        _ => FindingCause::OutlierSteps,
     };
     let names = loss
         .map(|loss| time.outlying.names_of(loss))
@@ -132,7 +134,7 @@ fn excess(windows: &[Window]) -> Option<f64> {
     )?;
     let beyond = |window: &Window| (window.dur().ps() - usual.ps()) as f64;
     let long = counted(windows)
-        .filter(|window| window.role == Role::Outlier)
+        .filter(|window| window.role == IterationRole::Outlier)
         .map(beyond);
     let all = counted(windows).map(beyond).sum::<f64>();
     Some(all.clamp(0.0, long.sum::<f64>().max(0.0)))
@@ -203,7 +205,7 @@ pub(super) fn warm_up(run_profile: &RunProfile<'_>, windows: &Windows) -> Option
     let slow: Vec<&Window> = windows
         .list
         .iter()
-        .filter(|window| window.role == Role::WarmUp)
+        .filter(|window| window.role == IterationRole::WarmUp)
         .collect();
     let first = slow.first()?;
     let rank_windows = windows.rank_windows(first.rank);
@@ -246,7 +248,7 @@ pub(super) fn warm_up(run_profile: &RunProfile<'_>, windows: &Windows) -> Option
             compile_ns: compiles.sum(),
             loading_ns,
         },
-        ..Finding::new(Cause::WarmUpOnly, Confidence::High)
+        ..Finding::new(FindingCause::WarmUpOnly, Confidence::High)
     })
 }
 

@@ -3,7 +3,7 @@
 use stepscope_model::{Dur, EventSink, SliceIn, Time};
 use stepscope_store::{FileSpec, Trace, TraceBuilder, ascii_trace};
 
-use super::windows::{Role, Windows};
+use super::windows::{IterationRole, Windows};
 use super::*;
 use crate::run_profile::AnalysisScope;
 
@@ -14,7 +14,7 @@ fn diagnosed(trace: &Trace) -> Diagnosis {
     diagnose(&run_profile, &memory, &cancel).unwrap()
 }
 
-fn kinds(trace: &Trace) -> Vec<Cause> {
+fn kinds(trace: &Trace) -> Vec<FindingCause> {
     diagnosed(trace)
         .findings
         .iter()
@@ -68,11 +68,11 @@ fn steps_with(lengths: &[i64], others: &[(&str, i64, i64)]) -> Trace {
     builder.finish()
 }
 
-fn roles(lengths: &[i64]) -> Vec<Role> {
+fn roles(lengths: &[i64]) -> Vec<IterationRole> {
     roles_in(&steps(lengths))
 }
 
-fn roles_in(trace: &Trace) -> Vec<Role> {
+fn roles_in(trace: &Trace) -> Vec<IterationRole> {
     let run_profile =
         RunProfile::compute(trace, &AnalysisScope::default(), &Cancel::default()).unwrap();
     Windows::new(&run_profile)
@@ -84,7 +84,7 @@ fn roles_in(trace: &Trace) -> Vec<Role> {
 
 #[test]
 fn first_long_steps_are_warm_up_and_later_ones_outliers() {
-    use Role::{Outlier, Steady, WarmUp};
+    use IterationRole::{Outlier, Steady, WarmUp};
     assert_eq!(
         roles(&[90, 40, 10, 10, 10, 10, 50, 10, 10, 10]),
         [
@@ -100,7 +100,7 @@ fn first_long_steps_are_warm_up_and_later_ones_outliers() {
 
 #[test]
 fn steps_that_run_ahead_are_steady_with_those_that_wait_for_all() {
-    use Role::{Outlier, Steady, WarmUp};
+    use IterationRole::{Outlier, Steady, WarmUp};
     let lengths = [3, 1, 1, 1, 200, 1, 1, 1, 1, 210, 1, 1, 1, 1, 190];
     assert_eq!(roles(&lengths), [Steady; 15]);
     let mut compiled = lengths;
@@ -120,7 +120,7 @@ fn steps_that_run_ahead_are_steady_with_those_that_wait_for_all() {
 
 #[test]
 fn steps_outside_of_the_time_of_the_profilers_do_not_count() {
-    use Role::{Outlier, Steady, Unprofiled};
+    use IterationRole::{Outlier, Steady, Unprofiled};
     use stepscope_model::vocabulary::profilers::{START, STOP};
     // The profilers stop in the sixth step, which therefore is long.
     let lengths = [20, 20, 21, 20, 20, 500, 10, 10, 11, 10];
@@ -134,7 +134,7 @@ fn steps_outside_of_the_time_of_the_profilers_do_not_count() {
         found
             .findings
             .iter()
-            .all(|one| one.cause != Cause::OutlierSteps)
+            .all(|one| one.cause != FindingCause::OutlierSteps)
     );
     // Without a whole step in that time, all count.
     let trace = steps_with(&lengths, &[(START, 1, 1), (STOP, 10, 1)]);
@@ -146,7 +146,7 @@ fn a_single_long_step_is_spread_over_all() {
     let trace = steps(&[10, 10, 10, 10, 10, 10, 110, 10, 10, 10]);
     let found = diagnosed(&trace);
     let first = &found.findings[0];
-    assert_eq!(first.cause, Cause::OutlierSteps);
+    assert_eq!(first.cause, FindingCause::OutlierSteps);
     assert!(
         (first.saving_ns.unwrap() / found.steps - 10_000.0).abs() < 1.0,
         "{first:?}"
@@ -157,7 +157,7 @@ fn a_single_long_step_is_spread_over_all() {
 #[test]
 fn idle_without_host_events_is_unknown() {
     let trace = ascii_trace::trace("gpu/7 #device | a--        b--        c--");
-    assert_eq!(kinds(&trace), [Cause::IdleUnknown]);
+    assert_eq!(kinds(&trace), [FindingCause::IdleUnknown]);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn kernels_without_a_recorded_launch_are_backlog() {
          gpu/7 #device |                     a--------------",
     );
     assert!(
-        !kinds(&trace).contains(&Cause::HostBound),
+        !kinds(&trace).contains(&FindingCause::HostBound),
         "{:?}",
         kinds(&trace)
     );
@@ -195,7 +195,7 @@ fn slices_around_the_steps_are_no_location() {
         ",
     );
     let found = first(&trace);
-    assert_eq!(found.cause, Cause::InputBound);
+    assert_eq!(found.cause, FindingCause::InputBound);
     assert_eq!(found.subjects, ["data_load"]);
 }
 
@@ -207,7 +207,7 @@ fn waits_for_input_in_every_second_step_are_input_and_no_outliers() {
              |                  data_load-----              data_load-----              data_load-----
         ",
     );
-    assert_eq!(kinds(&trace), [Cause::InputBound]);
+    assert_eq!(kinds(&trace), [FindingCause::InputBound]);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn computing_operations_are_named_instead_of_waits() {
         ",
     );
     let found = first(&trace);
-    assert_eq!(found.cause, Cause::DeviceBound);
+    assert_eq!(found.cause, FindingCause::DeviceBound);
     assert_eq!(found.subjects, ["dot.1"]);
 }
 
@@ -234,13 +234,13 @@ fn waits_of_a_program_without_a_device_are_no_work() {
     );
     let found = diagnosed(&trace).findings;
     let causes: Vec<_> = found.iter().map(|one| (one.cause, &one.detail)).collect();
-    assert_eq!(causes[0], (Cause::HostBound, &Detail::Waits));
+    assert_eq!(causes[0], (FindingCause::HostBound, &Detail::Waits));
     assert_eq!(found[0].subjects, ["sleep"]);
     assert!((found[0].share - 30.0 / 74.0).abs() < 0.01, "{found:?}");
     let busy = &found[1];
     assert_eq!(
         (busy.cause, &busy.subjects[..]),
-        (Cause::DeviceBound, &["work".to_owned()][..])
+        (FindingCause::DeviceBound, &["work".to_owned()][..])
     );
     assert!((busy.share - 33.0 / 74.0).abs() < 0.01, "{busy:?}");
 }
@@ -254,7 +254,7 @@ fn a_function_called_wait_that_computes_does_not_wait() {
                |  compute_-------   compute_-------   compute_-------
         ",
     );
-    assert_eq!(kinds(&trace), [Cause::DeviceBound]);
+    assert_eq!(kinds(&trace), [FindingCause::DeviceBound]);
 }
 
 #[test]
@@ -266,7 +266,9 @@ fn warm_up_reports_compile_time() {
         ",
     );
     let found = diagnosed(&trace).findings;
-    let warm_up = found.iter().find(|one| one.cause == Cause::WarmUpOnly);
+    let warm_up = found
+        .iter()
+        .find(|one| one.cause == FindingCause::WarmUpOnly);
     let Detail::WarmUp {
         numbers,
         compile_ns,
@@ -286,7 +288,9 @@ fn a_first_step_marker_compiles_and_loads() {
         ",
     );
     let found = diagnosed(&trace).findings;
-    let warm_up = found.iter().find(|one| one.cause == Cause::WarmUpOnly);
+    let warm_up = found
+        .iter()
+        .find(|one| one.cause == FindingCause::WarmUpOnly);
     let Detail::WarmUp { loading_ns, .. } = warm_up.unwrap().detail else {
         panic!("{warm_up:?}");
     };

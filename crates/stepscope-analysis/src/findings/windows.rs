@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Dur, Time, TrackId};
 use stepscope_store::{EventId, Trace};
 
-pub(super) use crate::run_profile::Role;
+pub(super) use crate::run_profile::IterationRole;
 use crate::run_profile::{RUNS_AHEAD, RunProfile, median};
 use crate::steps::StepRank;
 
@@ -19,7 +19,7 @@ pub(super) struct Window {
     pub(super) thread: Option<TrackId>,
     /// Number and marker of the step.
     pub(super) step: Option<(i64, EventId)>,
-    pub(super) role: Role,
+    pub(super) role: IterationRole,
     /// Index into [`RunProfile::iterations`].
     pub(super) iteration: usize,
 }
@@ -31,7 +31,7 @@ impl Window {
     }
 
     pub(super) fn is_steady(&self) -> bool {
-        self.role == Role::Steady
+        self.role == IterationRole::Steady
     }
 }
 
@@ -168,7 +168,7 @@ pub(super) fn sample(
 ) -> Vec<Window> {
     let budget = (MOST_SLICES / ranks.max(1)).max(2_000);
     let mut chosen = Vec::new();
-    for role in [Role::Steady, Role::Outlier] {
+    for role in [IterationRole::Steady, IterationRole::Outlier] {
         let mut ranked: Vec<&Window> = windows
             .iter()
             .filter(|window| window.role == role)

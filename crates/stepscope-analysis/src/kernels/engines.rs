@@ -22,7 +22,7 @@ use crate::parallel::Cancel;
 
 /// One engine of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Engine {
+pub struct DeviceEngine {
     /// Index into [`Devices::list`].
     pub device: usize,
     /// Kind of engine, or its queue's name.
@@ -118,7 +118,7 @@ pub(super) fn engines(
     streams: &[Stream],
     range: &Range<Time>,
     cancel: &Cancel,
-) -> Result<Vec<Engine>, Cancelled> {
+) -> Result<Vec<DeviceEngine>, Cancelled> {
     let mut found = Vec::new();
     for (device_index, device) in devices.list.iter().enumerate() {
         let name_of = |track: TrackId| {
@@ -132,7 +132,7 @@ pub(super) fn engines(
             .iter()
             .filter(|stream| !is_stream(name_of(stream.track)))
         {
-            found.push(Engine {
+            found.push(DeviceEngine {
                 device: device_index,
                 name: name_of(line.track).to_owned(),
                 queues: 1,
@@ -161,7 +161,7 @@ pub(super) fn engines(
             });
             let (queues, count) = counts.fold((0, 0), |sum, count| (sum.0 + 1, sum.1 + count));
             if count > 0 {
-                of_device.push(Engine {
+                of_device.push(DeviceEngine {
                     device: device_index,
                     name: name.to_owned(),
                     queues,
@@ -191,7 +191,7 @@ fn copies(
     queues: &[TrackId],
     device: usize,
     range: &Range<Time>,
-) -> Vec<Engine> {
+) -> Vec<DeviceEngine> {
     let mut directions: FxHashMap<NameId, Option<&'static str>> = FxHashMap::default();
     let mut found: BTreeMap<Option<&'static str>, CopyDirection> = BTreeMap::new();
     for track in queues {
@@ -208,7 +208,7 @@ fn copies(
     }
     found
         .into_iter()
-        .map(|(name, CopyDirection { tracks, times })| Engine {
+        .map(|(name, CopyDirection { tracks, times })| DeviceEngine {
             device,
             name: name.map_or_else(
                 || "Copies".to_owned(),

@@ -11,7 +11,7 @@ use crate::parallel::{CHUNK_LEN, Cancel};
 
 /// One kernel, copy or memset on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Occurrence {
+pub struct KernelOccurrence {
     /// Its queue.
     pub track: TrackId,
     /// Index among the slices of the queue.
@@ -32,7 +32,7 @@ pub struct Occurrence {
     pub call: Option<(Time, Time)>,
 }
 
-impl Occurrence {
+impl KernelOccurrence {
     /// Returns the time from the end of the launching call to the start of the work; 0 when it started before.
     pub fn delay(&self) -> Option<Dur> {
         let (_, end) = self.call?;
@@ -48,7 +48,7 @@ pub fn occurrences(
     launches: &Launches,
     range: &Range<Time>,
     cancel: &Cancel,
-) -> Result<Vec<Occurrence>, Cancelled> {
+) -> Result<Vec<KernelOccurrence>, Cancelled> {
     let mut found = Vec::new();
     for device in &devices.list {
         for queue in &device.queues {
@@ -73,7 +73,7 @@ pub fn occurrences(
                 let event = slices.id(index);
                 let own = if clocked { clock(trace, event) } else { None };
                 let launch = launches.get(track, index);
-                found.push(Occurrence {
+                found.push(KernelOccurrence {
                     track,
                     index,
                     event,

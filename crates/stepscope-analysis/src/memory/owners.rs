@@ -24,7 +24,7 @@ use crate::names::NameSet;
 
 /// Estimated purpose of memory, from its lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Category {
+pub enum AllocationCategory {
     /// Allocated by the forward pass for the backward pass.
     Activation,
     /// Allocated by the backward pass and alive after it.
@@ -37,7 +37,7 @@ pub enum Category {
     Kept,
 }
 
-impl Category {
+impl AllocationCategory {
     /// All categories, in the order in which lists show them.
     pub const ALL: [Self; 5] = [
         Self::Activation,
@@ -148,7 +148,7 @@ impl Owners {
     }
 
     /// Returns the purpose of an allocation; `None` if its end is unknown, as in a file without addresses.
-    pub fn category(&self, file: usize, record: &Record) -> Option<Category> {
+    pub fn category(&self, file: usize, record: &Record) -> Option<AllocationCategory> {
         if !record.tracked || record.bytes <= 0 {
             return None;
         }
@@ -158,27 +158,27 @@ impl Owners {
         let backward = self.backward.get(file).unwrap_or(&none);
         if let Some(step) = span_at(optimizer, record.at) {
             return Some(if goes_within(step) {
-                Category::Temporary
+                AllocationCategory::Temporary
             } else {
-                Category::OptimizerState
+                AllocationCategory::OptimizerState
             });
         }
         if let Some(pass) = span_at(backward, record.at) {
             return Some(if goes_within(pass) {
-                Category::Temporary
+                AllocationCategory::Temporary
             } else {
-                Category::Gradient
+                AllocationCategory::Gradient
             });
         }
         let Some(freed) = record.freed else {
-            return Some(Category::Kept);
+            return Some(AllocationCategory::Kept);
         };
         let next = backward.partition_point(|pass| pass.0 < record.at);
         let served = backward.get(next).is_some_and(|pass| pass.0 <= freed);
         Some(if served {
-            Category::Activation
+            AllocationCategory::Activation
         } else {
-            Category::Temporary
+            AllocationCategory::Temporary
         })
     }
 }
@@ -362,17 +362,17 @@ mod tests {
             optimizer: vec![vec![(at(21), at(30)), (at(51), at(60))]],
         };
         for (allocated, freed, category) in [
-            (5, Some(15), Category::Activation),
-            (5, Some(25), Category::Activation),
-            (5, Some(7), Category::Temporary),
-            (5, None, Category::Kept),
-            (12, Some(13), Category::Temporary),
-            (12, Some(31), Category::Gradient),
-            (12, None, Category::Gradient),
-            (22, Some(23), Category::Temporary),
-            (22, None, Category::OptimizerState),
-            (35, Some(45), Category::Activation),
-            (61, Some(62), Category::Temporary),
+            (5, Some(15), AllocationCategory::Activation),
+            (5, Some(25), AllocationCategory::Activation),
+            (5, Some(7), AllocationCategory::Temporary),
+            (5, None, AllocationCategory::Kept),
+            (12, Some(13), AllocationCategory::Temporary),
+            (12, Some(31), AllocationCategory::Gradient),
+            (12, None, AllocationCategory::Gradient),
+            (22, Some(23), AllocationCategory::Temporary),
+            (22, None, AllocationCategory::OptimizerState),
+            (35, Some(45), AllocationCategory::Activation),
+            (61, Some(62), AllocationCategory::Temporary),
         ] {
             assert_eq!(
                 owners.category(0, &record(allocated, freed)),

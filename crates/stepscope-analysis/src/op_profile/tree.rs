@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use stepscope_formats::hlo::InstructionAt;
-use stepscope_hlo::cost::Work;
+use stepscope_hlo::cost::InstructionWork;
 
 use super::{Op, OpProfile};
 
@@ -65,7 +65,7 @@ pub struct Node {
     /// Executions of its operations.
     pub executions: u64,
     /// What its operations did, as far as it is known.
-    pub work: Work,
+    pub work: InstructionWork,
     /// Its parts: by time, the longest first; instructions of a fusion by floating-point operations.
     pub children: Vec<Self>,
 }
@@ -157,7 +157,7 @@ impl Node {
             time_ps: 0,
             unknown_ps: 0,
             executions: 0,
-            work: Work::default(),
+            work: InstructionWork::default(),
             children: Vec::new(),
         }
     }

@@ -5,14 +5,14 @@ use stepscope_model::{Cancelled, NameId};
 use stepscope_store::Trace;
 
 use super::class::{self, Verdict};
-use super::{By, OpsQuery, Split, compute_rows, hlo, likely};
+use super::{OpGrouping, OpsQuery, Split, compute_rows, hlo, likely};
 use crate::parallel::Cancel;
 
 /// Available queries of the operations of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Available {
     /// Classes with at least one operation.
-    pub classes: Vec<By>,
+    pub classes: Vec<OpGrouping>,
     /// Whether operations of the default class have shapes.
     pub shapes: bool,
     /// Whether operations of the default class have stacks.
@@ -25,7 +25,7 @@ pub struct Available {
 pub fn available(trace: &Trace, cancel: &Cancel) -> Result<Available, Cancelled> {
     let verdicts = verdicts(trace, cancel)?;
     let mut found = Available::default();
-    for (by, verdict) in By::ALL.into_iter().zip(verdicts) {
+    for (by, verdict) in OpGrouping::ALL.into_iter().zip(verdicts) {
         let has = match verdict {
             Verdict::No => false,
             Verdict::Yes => true,
@@ -53,7 +53,7 @@ pub fn available(trace: &Trace, cancel: &Cancel) -> Result<Available, Cancelled>
 
 fn rows(
     trace: &Trace,
-    by: By,
+    by: OpGrouping,
     split: Split,
     cancel: &Cancel,
 ) -> Result<Vec<super::OpRow>, Cancelled> {
@@ -71,11 +71,11 @@ fn rows(
 }
 
 /// Returns the most favourable verdict of each class over all slices.
-fn verdicts(trace: &Trace, cancel: &Cancel) -> Result<[Verdict; By::ALL.len()], Cancelled> {
-    let mut found = [Verdict::No; By::ALL.len()];
+fn verdicts(trace: &Trace, cancel: &Cancel) -> Result<[Verdict; OpGrouping::ALL.len()], Cancelled> {
+    let mut found = [Verdict::No; OpGrouping::ALL.len()];
     for track in trace.tracks() {
-        let open: Vec<usize> = (0..By::ALL.len())
-            .filter(|&at| found[at] != Verdict::Yes && class::can_hold(By::ALL[at], track))
+        let open: Vec<usize> = (0..OpGrouping::ALL.len())
+            .filter(|&at| found[at] != Verdict::Yes && class::can_hold(OpGrouping::ALL[at], track))
             .collect();
         if open.is_empty() {
             continue;
@@ -93,10 +93,11 @@ fn verdicts(trace: &Trace, cancel: &Cancel) -> Result<[Verdict; By::ALL.len()], 
             let kind = trace.kind(track.id, name, category);
             let (name, category) = (trace.name(name), trace.name(category));
             for &at in &open {
-                let verdict = match class::verdict(By::ALL[at], track, name, category, kind) {
+                let verdict = match class::verdict(OpGrouping::ALL[at], track, name, category, kind)
+                {
                     // Programs of other frameworks may use the same names as labels.
                     Verdict::Yes
-                        if By::ALL[at] == By::Action
+                        if OpGrouping::ALL[at] == OpGrouping::Action
                             && !class::action(name).is_some_and(class::is_lightnings) =>
                     {
                         Verdict::No

@@ -8,7 +8,7 @@ use stepscope_model::vocabulary::xla::{self, DeviceLine};
 use stepscope_model::{SliceKind, TrackKind};
 use stepscope_store::Track;
 
-use super::By;
+use super::OpGrouping;
 
 /// Verdict on a name on a track for a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub(super) fn is_neuron(track: &Track) -> bool {
 }
 
 /// Returns whether the track can contain operations of the class at all.
-pub(super) fn can_hold(by: By, track: &Track) -> bool {
+pub(super) fn can_hold(by: OpGrouping, track: &Track) -> bool {
     if track.derived || track.slices == 0 {
         return false;
     }
@@ -112,7 +112,7 @@ pub(super) fn can_hold(by: By, track: &Track) -> bool {
 
 /// Classifies a name, on a track that [`can_hold`] the class.
 pub(super) fn verdict(
-    by: By,
+    by: OpGrouping,
     track: &Track,
     name: &str,
     category: &str,
@@ -138,34 +138,37 @@ pub(super) fn verdict(
     let yes = |is: bool| if is { Verdict::Yes } else { Verdict::No };
     match by {
         // In files of 2021, torch's own labels are operators, too.
-        By::Framework if is_operator(category) => yes(kind != SliceKind::UserLabel),
-        By::Framework
+        OpGrouping::Framework if is_operator(category) => yes(kind != SliceKind::UserLabel),
+        OpGrouping::Framework
             if track.kind == TrackKind::Thread
                 && category.is_empty()
                 && may_be_shown_type(name) =>
         {
             Verdict::IfLong
         }
-        By::Framework
+        OpGrouping::Framework
             if track.kind == TrackKind::Thread && tensorflow(name, category).is_some() =>
         {
             Verdict::Yes
         }
-        By::Framework | By::Hlo | By::NeuronFramework | By::NeuronHlo => compiled(),
-        By::Module => match called_module(name) {
+        OpGrouping::Framework
+        | OpGrouping::Hlo
+        | OpGrouping::NeuronFramework
+        | OpGrouping::NeuronHlo => compiled(),
+        OpGrouping::Module => match called_module(name) {
             Some(_) => Verdict::Yes,
             None => compiled(),
         },
-        By::Action => yes(action(name).is_some()),
-        By::Label if is_label(name, category, kind) => {
+        OpGrouping::Action => yes(action(name).is_some()),
+        OpGrouping::Label if is_label(name, category, kind) => {
             if category.is_empty() {
                 Verdict::OutsideCompiler
             } else {
                 Verdict::Yes
             }
         }
-        By::Label => Verdict::No,
-        By::Python => yes(is_python(name, category)),
+        OpGrouping::Label => Verdict::No,
+        OpGrouping::Python => yes(is_python(name, category)),
     }
 }
 

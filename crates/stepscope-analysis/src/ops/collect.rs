@@ -29,7 +29,7 @@ pub(super) use self::tag::{Tag, operation_of, read_tag};
 use super::class;
 use super::hlo::Catalogue;
 use super::launched::LaunchedBySlice;
-use super::{By, OpsQuery, Split};
+use super::{OpGrouping, OpsQuery, Split};
 use crate::device::{clip_clock, clock};
 use crate::intervals::clip;
 use crate::parallel::{self, Cancel};
@@ -293,7 +293,7 @@ impl<'a> Worker<'a> {
         let (name, category) = (slices.name[index], slices.category.get(index));
         let enclosing = outer.map_or(NONE, |at| nest.innermost[at]);
         nest.innermost[at] = enclosing;
-        if self.query.split == Split::Stack || self.query.by == By::Module {
+        if self.query.split == Split::Stack || self.query.by == OpGrouping::Module {
             nest.around
                 .enter(at, outer, || self.is_around(name, category), name);
         }
@@ -415,7 +415,7 @@ impl<'a> Worker<'a> {
     /// Returns whether a slice is part of the paths that separate rows.
     fn is_around(&self, name: NameId, category: NameId) -> bool {
         let (name, category) = (self.trace.name(name), self.trace.name(category));
-        if self.query.by == By::Module {
+        if self.query.by == OpGrouping::Module {
             called_module(name).is_some()
         } else {
             class::is_python(name, category)

@@ -1,7 +1,7 @@
 //! Operations of the compiled programs in a trace's files.
 
 use rustc_hash::FxHashMap;
-use stepscope_model::Instruction;
+use stepscope_model::ProgramInstruction;
 use stepscope_store::Trace;
 
 /// Maximum number of instructions stored per file; operations beyond that use only their events' arguments.
@@ -9,7 +9,7 @@ const MAX_INSTRUCTIONS: usize = 4_000_000;
 
 /// One instruction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct HloInstructionFacts {
     /// See [`category`].
     pub category: String,
     /// Framework operation, empty where the compiler made the instruction.
@@ -47,7 +47,7 @@ struct Programs {
     list: Vec<Program>,
     /// Program number and index in `known`, by instruction name.
     instructions: FxHashMap<String, Vec<(u32, u32)>>,
-    known: Vec<Known>,
+    known: Vec<HloInstructionFacts>,
     computations: Vec<Computation>,
 }
 
@@ -94,7 +94,7 @@ impl Catalogue {
         file: usize,
         program: Option<(&str, Option<u64>)>,
         instruction: &str,
-    ) -> Option<&Known> {
+    ) -> Option<&HloInstructionFacts> {
         let programs = self.files.get(file)?;
         let indexes = programs.instructions.get(instruction)?;
         let fits = |number: u32| {
@@ -113,7 +113,7 @@ impl Catalogue {
 
     /// Finds the instruction of this name, if all programs of the file that have one use it for the same kind of
     /// operation: for slices without a program.
-    pub fn find_by_name(&self, file: usize, instruction: &str) -> Option<&Known> {
+    pub fn find_by_name(&self, file: usize, instruction: &str) -> Option<&HloInstructionFacts> {
         let programs = self.files.get(file)?;
         let mut indexes = programs.instructions.get(instruction)?.iter();
         let known = |index: &(u32, u32)| programs.known.get(index.1 as usize);
@@ -125,7 +125,7 @@ impl Catalogue {
 
     /// Returns the number of instructions in the computation that this one runs, such as a fusion. `None` for an
     /// instruction that runs no computation.
-    pub fn holds(&self, file: usize, known: &Known) -> Option<u64> {
+    pub fn holds(&self, file: usize, known: &HloInstructionFacts) -> Option<u64> {
         let computations = &self.files.get(file)?.computations;
         Some(computations.get(known.runs? as usize)?.holds)
     }
@@ -153,7 +153,7 @@ struct Numbers {
 }
 
 impl Programs {
-    fn add(&mut self, instruction: &Instruction<'_>, numbers: &mut Numbers) {
+    fn add(&mut self, instruction: &ProgramInstruction<'_>, numbers: &mut Numbers) {
         if self.known.len() >= MAX_INSTRUCTIONS {
             return;
         }
@@ -183,7 +183,7 @@ impl Programs {
             return;
         }
         indexes.push((number, low32(self.known.len())));
-        self.known.push(Known {
+        self.known.push(HloInstructionFacts {
             category: category(instruction.opcode, instruction.detail),
             op_name: instruction.op_name.to_owned(),
             op_type: instruction.op_type.to_owned(),
@@ -223,7 +223,7 @@ fn low32(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-pub(super) fn source(instruction: &Instruction<'_>) -> String {
+pub(super) fn source(instruction: &ProgramInstruction<'_>) -> String {
     match (instruction.source_file, instruction.source_line) {
         ("", _) => String::new(),
         (file, 0) => file.to_owned(),

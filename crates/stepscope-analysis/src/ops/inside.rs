@@ -15,7 +15,7 @@ pub const MOST: usize = 5_000;
 
 /// One instruction inside another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Instruction {
+pub struct InnerInstruction {
     /// Unique within the program.
     pub name: String,
     /// XProf's category, see [`hlo::category`].
@@ -38,7 +38,7 @@ pub enum Inside {
         /// Name of their computation.
         computation: String,
         /// At most [`MOST`] instructions; parameters are left out.
-        list: Vec<Instruction>,
+        list: Vec<InnerInstruction>,
         /// Number of all instructions.
         total: u64,
     },
@@ -145,7 +145,7 @@ fn instructions(trace: &Trace, file: usize, program: &Program, computation: &str
         total += 1;
         if list.len() < MOST {
             calls.push(instruction.calls.to_owned());
-            list.push(Instruction {
+            list.push(InnerInstruction {
                 name: instruction.name.to_owned(),
                 category: hlo::category(instruction.opcode, instruction.detail),
                 shape: instruction.shape.to_owned(),

@@ -8,13 +8,13 @@ use stepscope_model::{Cancelled, Dur, TrackId};
 use stepscope_store::{EventId, Trace};
 
 use super::class::is_annotation;
-use super::{By, OpRow, OpsQuery, Split, collect, hlo, launched, rows};
+use super::{OpGrouping, OpRow, OpsQuery, Split, collect, hlo, launched, rows};
 use crate::parallel::Cancel;
 use crate::slice_class::is_operator;
 
 /// One occurrence of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Occurrence {
+pub struct OpOccurrence {
     /// Index in [`Occurrences::rows`]: its name, program, category.
     pub row: u32,
     /// Track of the slice.
@@ -47,11 +47,15 @@ pub struct Occurrences {
     /// Rows by track, name and program: several may have the same name.
     pub rows: Vec<OpRow>,
     /// Occurrences in the order of tracks, then of time.
-    pub list: Vec<Occurrence>,
+    pub list: Vec<OpOccurrence>,
 }
 
 /// Lists every operation of a class.
-pub fn occurrences(trace: &Trace, by: By, cancel: &Cancel) -> Result<Occurrences, Cancelled> {
+pub fn occurrences(
+    trace: &Trace,
+    by: OpGrouping,
+    cancel: &Cancel,
+) -> Result<Occurrences, Cancelled> {
     let query = OpsQuery {
         by,
         split: Split::None,
@@ -75,15 +79,15 @@ pub fn occurrences(trace: &Trace, by: By, cancel: &Cancel) -> Result<Occurrences
         }));
     }
     let is_class: Option<fn(&str) -> bool> = match by {
-        By::Framework => Some(is_operator),
-        By::Label => Some(is_annotation),
+        OpGrouping::Framework => Some(is_operator),
+        OpGrouping::Label => Some(is_annotation),
         _ => None,
     };
     let launched = is_class.map(|is_class| launched::by_slice(trace, is_class, cancel));
     let launched = launched.transpose()?.filter(|found| !found.is_empty());
     let dur = |ps: i128| Dur::from_ps(i64::try_from(ps).unwrap_or(i64::MAX));
     let members = collected.members.iter().filter_map(|member| {
-        Some(Occurrence {
+        Some(OpOccurrence {
             row: (*row_of_sum.get(member.sum)?)?,
             track: member.track,
             index: member.index,

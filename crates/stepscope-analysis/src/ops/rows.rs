@@ -12,9 +12,9 @@ use stepscope_model::{NameId, TrackKind};
 use stepscope_store::{EventId, Trace};
 
 use super::collect::{Collected, Sums, Tag, operation_of, read_tag};
-use super::hlo::{self, Catalogue, Known};
+use super::hlo::{self, Catalogue, HloInstructionFacts};
 use super::rates::{self, Done};
-use super::{By, OpReport, OpRow, OpsQuery, Split, class};
+use super::{OpGrouping, OpReport, OpRow, OpsQuery, Split, class};
 use crate::hlo_text::name_and_opcode;
 use crate::slice_class::called_module;
 use crate::torch_args::input_shapes;
@@ -167,7 +167,7 @@ fn add(
         let category = trace.name(category.get(sums.index(trace)));
         let tensorflow = operation_of(&sums.tag)
             .or_else(|| class::tensorflow(text, category))
-            .filter(|_| query.by == By::Framework);
+            .filter(|_| query.by == OpGrouping::Framework);
         Identity {
             name: match tensorflow {
                 Some((op, _)) => op.to_owned(),
@@ -197,12 +197,16 @@ fn add(
         on_device,
     };
     let category = found.category.unwrap_or_else(|| match query.by {
-        By::Python => "Python".to_owned(),
-        By::Action => "action".to_owned(),
-        By::Module => "module".to_owned(),
+        OpGrouping::Python => "Python".to_owned(),
+        OpGrouping::Action => "action".to_owned(),
+        OpGrouping::Module => "module".to_owned(),
         _ => sums.kind.label().to_owned(),
     });
-    let by_hlo = if compiled && matches!(query.by, By::Framework | By::NeuronFramework) {
+    let by_hlo = if compiled
+        && matches!(
+            query.by,
+            OpGrouping::Framework | OpGrouping::NeuronFramework
+        ) {
         let instruction = sums.tag.hlo_op.as_deref().unwrap_or(text);
         let name = name_and_opcode(instruction).0.to_owned();
         std::iter::once(((sums.tag.program.clone(), name), sums.count)).collect()
@@ -306,10 +310,12 @@ impl Sums {
 }
 
 /// Returns the name of an operation that is in no compiled program.
-fn plain_name(trace: &Trace, by: By, sums: &Sums, text: &str) -> String {
+fn plain_name(trace: &Trace, by: OpGrouping, sums: &Sums, text: &str) -> String {
     match by {
-        By::Module if class::is_path(text) => called_module(text).unwrap_or(text).to_owned(),
-        By::Module => {
+        OpGrouping::Module if class::is_path(text) => {
+            called_module(text).unwrap_or(text).to_owned()
+        }
+        OpGrouping::Module => {
             let parts = sums.tag.around.iter().map(|name| {
                 let name = trace.name(*name);
                 called_module(name).unwrap_or(name)
@@ -321,30 +327,37 @@ fn plain_name(trace: &Trace, by: By, sums: &Sums, text: &str) -> String {
                 path
             }
         }
-        By::Action => class::action(text).unwrap_or(text).to_owned(),
+        OpGrouping::Action => class::action(text).unwrap_or(text).to_owned(),
         _ => text.to_owned(),
     }
 }
 
 /// Returns the framework operation of a device slice whose arguments name an operation of a compiled program:
-/// that operation's `op_name`, as for [`By::Framework`].
+/// that operation's `op_name`, as for [`OpGrouping::Framework`].
 pub fn framework_op_of(trace: &Trace, catalogue: &Catalogue, event: EventId) -> Option<String> {
     let (track, index) = trace.place_of_slice(event)?;
     let (tag, _) = read_tag(trace, event);
     tag.hlo_op.as_ref()?;
     let file = trace.tracks().get(track.index())?.file;
     let text = trace.name(*trace.slices(track).name.get(index)?);
-    Some(compiled_identity(By::Framework, catalogue, file, text, tag).name)
+    Some(compiled_identity(OpGrouping::Framework, catalogue, file, text, tag).name)
 }
 
 /// Returns the name and details of an operation of a compiled program.
-fn compiled_identity(by: By, catalogue: &Catalogue, file: usize, text: &str, tag: Tag) -> Identity {
+fn compiled_identity(
+    by: OpGrouping,
+    catalogue: &Catalogue,
+    file: usize,
+    text: &str,
+    tag: Tag,
+) -> Identity {
     let instruction = tag.hlo_op.as_deref().unwrap_or(text);
     let (hlo_name, opcode) = name_and_opcode(instruction);
     let program = tag.program.as_deref().map(split_program);
     let known = catalogue.find(file, program, hlo_name);
-    let program_text =
-        |read: fn(&Known) -> &String| known.map(read).filter(|text| !text.is_empty()).cloned();
+    let program_text = |read: fn(&HloInstructionFacts) -> &String| {
+        known.map(read).filter(|text| !text.is_empty()).cloned()
+    };
     let category = tag
         .category
         .or_else(|| program_text(|known| &known.category))
@@ -372,7 +385,7 @@ fn compiled_identity(by: By, catalogue: &Catalogue, file: usize, text: &str, tag
         (None, _) => (String::new(), String::new()),
     };
     match by {
-        By::Hlo | By::NeuronHlo => Identity {
+        OpGrouping::Hlo | OpGrouping::NeuronHlo => Identity {
             name: hlo_name.to_owned(),
             program: tag.program,
             category: Some(category),
@@ -380,7 +393,7 @@ fn compiled_identity(by: By, catalogue: &Catalogue, file: usize, text: &str, tag
             source,
             holds,
         },
-        By::Module => Identity {
+        OpGrouping::Module => Identity {
             name: match op.rsplit_once('/') {
                 Some((scope, _)) => scope.to_owned(),
                 None => tag
@@ -430,7 +443,7 @@ fn expression_shape(text: &str) -> Option<String> {
     (shape.ends_with(']') && !shape.starts_with('(')).then(|| shape.to_owned())
 }
 
-fn row(trace: &Trace, by: By, key: Key, draft: Draft, has_launched: bool) -> OpRow {
+fn row(trace: &Trace, by: OpGrouping, key: Key, draft: Draft, has_launched: bool) -> OpRow {
     let Draft {
         mut sums,
         category,
@@ -476,7 +489,7 @@ fn row(trace: &Trace, by: By, key: Key, draft: Draft, has_launched: bool) -> OpR
         p95_ns: percentile(&mut sums.times, 0.95),
         max_ns: sums.max.as_ns_f64(),
         shapes: shapes.or_else(|| match by {
-            By::Framework => input_shapes(trace, sums.longest),
+            OpGrouping::Framework => input_shapes(trace, sums.longest),
             _ => None,
         }),
         event_names: event_names(trace, events, &key.name),

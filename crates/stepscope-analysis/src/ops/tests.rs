@@ -5,7 +5,7 @@ use stepscope_store::{FileSpec, TraceBuilder, ascii_trace};
 
 use super::*;
 
-fn shown(drawing: &str, by: By) -> Vec<String> {
+fn shown(drawing: &str, by: OpGrouping) -> Vec<String> {
     let trace = ascii_trace::trace(drawing);
     let query = OpsQuery {
         by,
@@ -40,7 +40,7 @@ fn nested_calls_of_one_name_count_once_in_the_outermost_total() {
         ",
     );
     let query = OpsQuery {
-        by: By::Label,
+        by: OpGrouping::Label,
         split: Split::None,
         range: None,
     };
@@ -61,7 +61,7 @@ fn self_time_excludes_nested_operations_of_the_same_class() {
              |  read-----  Decode---
              |    seek               |
         ",
-        By::Label,
+        OpGrouping::Label,
     );
     assert_eq!(
         rows,
@@ -82,7 +82,7 @@ fn overlapping_another_class_keeps_nesting_within_the_class() {
              |   Big------
              |       read------
         ",
-        By::Label,
+        OpGrouping::Label,
     );
     assert_eq!(
         rows,
@@ -142,7 +142,7 @@ fn operations_belong_to_the_running_program_and_loop_bodies_count_once() {
         ],
     );
     let (by, report) = first_look(&trace, Split::None, None, &Cancel::default()).unwrap();
-    assert_eq!(by, By::Hlo);
+    assert_eq!(by, OpGrouping::Hlo);
     let rows: Vec<_> = report
         .rows
         .iter()
@@ -166,7 +166,7 @@ fn operations_belong_to_the_running_program_and_loop_bodies_count_once() {
 
 #[test]
 fn empty_trace_has_no_operations() {
-    assert!(shown("main | Step", By::Framework).is_empty());
+    assert!(shown("main | Step", OpGrouping::Framework).is_empty());
     let trace = ascii_trace::trace("main | Step");
     let (_, found) = first_look(&trace, Split::None, None, &Cancel::default()).unwrap();
     assert_eq!((found.rows.len(), found.self_ps), (0, 0));
@@ -216,12 +216,12 @@ proptest::proptest! {
         let trace = builder.finish();
         let range = window.map(|(from, length)| Time::from_ps(from)..Time::from_ps(from + length));
         for (by, split) in [
-            (By::Framework, Split::None),
-            (By::Framework, Split::Shapes),
-            (By::Framework, Split::Stack),
-            (By::Module, Split::None),
-            (By::Label, Split::Stack),
-            (By::Python, Split::None),
+            (OpGrouping::Framework, Split::None),
+            (OpGrouping::Framework, Split::Shapes),
+            (OpGrouping::Framework, Split::Stack),
+            (OpGrouping::Module, Split::None),
+            (OpGrouping::Label, Split::Stack),
+            (OpGrouping::Python, Split::None),
         ] {
             let query = OpsQuery { by, split, range: range.clone() };
             let rows = |part: usize| {

@@ -12,7 +12,7 @@ use std::ops::Range;
 use stepscope_model::{Cancelled, Time};
 use stepscope_store::Trace;
 
-use super::{By, OpRow, OpsQuery, Split, compute_rows, hlo};
+use super::{OpGrouping, OpRow, OpsQuery, Split, compute_rows, hlo};
 use crate::parallel::Cancel;
 use crate::steps;
 
@@ -73,7 +73,7 @@ pub struct Trend {
 /// Computes the operation for each step, in at most `most` bars.
 pub fn trend(
     trace: &Trace,
-    by: By,
+    by: OpGrouping,
     selector: &OpSelector,
     most: usize,
     cancel: &Cancel,
@@ -152,7 +152,7 @@ mod tests {
         };
         let found = trend(
             &ascii_trace::trace(drawn),
-            By::Label,
+            OpGrouping::Label,
             &selector,
             most,
             &Cancel::default(),
@@ -193,8 +193,15 @@ mod tests {
             ..OpSelector::default()
         };
         let cancel = Cancel::default();
-        let query_rows =
-            |drawn: &str| trend(&ascii_trace::trace(drawn), By::Label, &selector, 9, &cancel);
+        let query_rows = |drawn: &str| {
+            trend(
+                &ascii_trace::trace(drawn),
+                OpGrouping::Label,
+                &selector,
+                9,
+                &cancel,
+            )
+        };
         let found = query_rows(DRAWN).unwrap();
         assert!(
             found

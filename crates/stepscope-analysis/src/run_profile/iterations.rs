@@ -11,7 +11,7 @@ use crate::steps::times::outlier_limit;
 
 /// Role of a step among the others of its rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum IterationRole {
     /// About as long as most steps.
     Steady,
     /// One of the first, and longer than most.
@@ -22,7 +22,7 @@ pub enum Role {
     Unprofiled,
 }
 
-impl Role {
+impl IterationRole {
     /// Returns whether the figures of a run count such a step: warm-up does not represent the steps that follow, and
     /// what was not recorded would count as idle.
     pub const fn counts(self) -> bool {
@@ -36,7 +36,7 @@ pub struct Iteration {
     /// From its start to the start of the next one, where the pause between them is part of the loop.
     pub range: Range<Time>,
     /// Role among the steps of the rank.
-    pub role: Role,
+    pub role: IterationRole,
 }
 
 impl Iteration {
@@ -45,7 +45,7 @@ impl Iteration {
         self.range.end.since(self.range.start).max(Dur::ZERO)
     }
 
-    /// Returns whether the figures of a run [count](Role::counts) it.
+    /// Returns whether the figures of a run [count](IterationRole::counts) it.
     pub fn counts(&self) -> bool {
         self.role.counts()
     }
@@ -84,7 +84,7 @@ pub(super) fn step_iterations(
         }
         assign_roles(&own, &mut found);
         for index in others {
-            found[index].role = Role::Unprofiled;
+            found[index].role = IterationRole::Unprofiled;
         }
     }
     found
@@ -94,7 +94,7 @@ pub(super) fn step_iterations(
 pub(super) fn recording_iterations(analysis_windows: &[AnalysisWindow]) -> Vec<Iteration> {
     let alone = |analysis_window: &AnalysisWindow| Iteration {
         range: analysis_window.range.clone(),
-        role: Role::Steady,
+        role: IterationRole::Steady,
     };
     analysis_windows.iter().map(alone).collect()
 }
@@ -183,11 +183,11 @@ fn assign_roles(rank: &[usize], found: &mut [Iteration]) {
         let is_early = position < slow_start;
         found[*index].role =
             if is_early && is_slow_start[position] && (is_long[position] || position == 0) {
-                Role::WarmUp
+                IterationRole::WarmUp
             } else if !is_early && is_long[position] && !usual {
-                Role::Outlier
+                IterationRole::Outlier
             } else {
-                Role::Steady
+                IterationRole::Steady
             };
     }
 }

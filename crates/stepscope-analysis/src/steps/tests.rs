@@ -188,7 +188,9 @@ fn the_first_and_the_last_step_count_and_percentiles_interpolate() {
     );
     assert_eq!((times.p90_ns, times.p99_ns), (None, None), "four steps");
     let ten: Vec<Dur> = (1..=10).map(|us| Dur::from_ps(us * 1_000_000)).collect();
-    let p90 = StepTimes::from_durations(&ten).p90_ns.unwrap_or_default();
+    let p90 = StepStatistics::from_durations(&ten)
+        .p90_ns
+        .unwrap_or_default();
     assert!((p90 - 9_100.0).abs() < 1e-6, "{p90}");
     assert_eq!(percentile(&[], 0.5), None);
 }
@@ -291,7 +293,7 @@ fn run_without_steps_has_the_note_that_none_are_marked() {
     let report = step_report(&ascii_trace::trace("main | work----"), ALL);
     assert!(report.steps.is_empty() && report.labels.is_empty());
     assert_eq!(report.notes, [StepNote::NotMarked]);
-    assert_eq!(report.times, StepTimes::default());
+    assert_eq!(report.times, StepStatistics::default());
 }
 
 proptest! {

@@ -13,7 +13,7 @@ const FEWEST_FOR_TAIL: usize = 10;
 
 /// Statistics of a set of steps. `None` where there is no step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct StepTimes {
+pub struct StepStatistics {
     /// Number of steps.
     pub count: u64,
     /// Sum of the lengths over their number, nanoseconds.
@@ -37,7 +37,7 @@ pub struct StepTimes {
     pub trend: Option<f64>,
 }
 
-impl StepTimes {
+impl StepStatistics {
     /// Computes the statistics of the steps of one rank from their lengths, in the order of their start.
     pub fn from_durations(lengths: &[Dur]) -> Self {
         let mut sorted = lengths.to_vec();
@@ -154,14 +154,14 @@ mod tests {
 
     #[test]
     fn outliers_are_far_from_the_median() {
-        let times = StepTimes::from_durations(&us(&[30, 10, 11, 10, 10, 9, 10]));
+        let times = StepStatistics::from_durations(&us(&[30, 10, 11, 10, 10, 9, 10]));
         assert_eq!(times.outlier_ns, Some(12_000.0));
         assert_eq!(
-            StepTimes::from_durations(&us(&[1, 2, 3, 4])).outlier_ns,
+            StepStatistics::from_durations(&us(&[1, 2, 3, 4])).outlier_ns,
             None
         );
         // Evenly spread lengths have no outliers.
-        let spread = StepTimes::from_durations(&us(&[10, 12, 14, 16, 18, 20]));
+        let spread = StepStatistics::from_durations(&us(&[10, 12, 14, 16, 18, 20]));
         assert!(spread.outlier_ns > spread.max_ns);
     }
 
@@ -180,7 +180,7 @@ mod tests {
         let one_each: BTreeMap<usize, Vec<Dur>> = (0..8)
             .map(|rank| (rank, us(&[100 - 5 * rank as i64])))
             .collect();
-        let (together, _) = StepTimes::from_ranks(&one_each);
+        let (together, _) = StepStatistics::from_ranks(&one_each);
         assert_eq!((together.count, together.max_ns), (8, Some(100_000.0)));
         assert_eq!((together.trend, together.outlier_ns), (None, None));
         // Rank 1 is permanently slower: none of its steps is an outlier for that. Rank 2 has too few for a trend.
@@ -189,7 +189,7 @@ mod tests {
             (1, us(&[20, 20, 20, 20, 20, 20, 24, 60])),
             (2, us(&[15; 7])),
         ]);
-        let (together, of_each) = StepTimes::from_ranks(&ranks);
+        let (together, of_each) = StepStatistics::from_ranks(&ranks);
         let limits = of_each.values().map(|times| times.outlier_ns);
         assert_eq!(
             limits.collect::<Vec<_>>(),
@@ -204,10 +204,13 @@ mod tests {
 
     #[test]
     fn no_steps_give_no_statistics() {
-        assert_eq!(StepTimes::from_durations(&[]), StepTimes::default());
         assert_eq!(
-            StepTimes::from_ranks::<usize>(&BTreeMap::new()).0,
-            StepTimes::default()
+            StepStatistics::from_durations(&[]),
+            StepStatistics::default()
+        );
+        assert_eq!(
+            StepStatistics::from_ranks::<usize>(&BTreeMap::new()).0,
+            StepStatistics::default()
         );
         assert_eq!(percentile(&[], 0.5), None);
     }

@@ -4,11 +4,11 @@ use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
 
-use super::device::Device;
+use super::device::TorchDevice;
 
 /// Grouping keys of events, besides name, device and whether they are labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Grouping {
+pub struct TorchGrouping {
     /// Group by the shapes of the inputs.
     pub input_shape: bool,
     /// Number of innermost stack frames to group by; 0 for none.
@@ -17,7 +17,7 @@ pub struct Grouping {
     pub overload_name: bool,
 }
 
-impl Grouping {
+impl TorchGrouping {
     /// Returns whether names and intervals are not sufficient.
     pub(super) fn needs_args(self) -> bool {
         self.input_shape || self.stack > 0 || self.overload_name
@@ -37,7 +37,7 @@ pub struct KeyAverage {
     /// Whether they are labels of the program.
     pub is_user_annotation: bool,
     /// Device on which they ran.
-    pub device: Device,
+    pub device: TorchDevice,
     /// Sum of their intervals on the host.
     pub cpu_time_total: f64,
     /// Sum of their intervals on the host without their children.
@@ -117,7 +117,7 @@ pub struct KeyAverages {
 }
 
 /// Key that separates rows of several files.
-type Key = (String, Device, bool, String, String, Vec<String>);
+type Key = (String, TorchDevice, bool, String, String, Vec<String>);
 
 /// Accumulated averages of one file after the other.
 #[derive(Default)]
@@ -178,7 +178,10 @@ impl KeyAverages {
             .filter(|row| {
                 matches!(
                     row.device,
-                    Device::Cuda | Device::PrivateUse1 | Device::Mtia | Device::Xpu
+                    TorchDevice::Cuda
+                        | TorchDevice::PrivateUse1
+                        | TorchDevice::Mtia
+                        | TorchDevice::Xpu
                 ) && !row.is_user_annotation
             })
             .map(|row| row.self_device_time_total))

@@ -2,7 +2,7 @@
 
 /// Device on which an event ran, in torch's terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Device {
+pub enum TorchDevice {
     /// On the host.
     #[default]
     Cpu,
@@ -16,7 +16,7 @@ pub enum Device {
     PrivateUse1,
 }
 
-impl Device {
+impl TorchDevice {
     /// Returns the member of torch's `DeviceType`.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -5,7 +5,7 @@ use stepscope_model::vocabulary::collective::is_process_group_call;
 use stepscope_model::vocabulary::kineto::{Category, MEMORY, is_step};
 use stepscope_store::Trace;
 
-use super::device::Device;
+use super::device::TorchDevice;
 
 pub(super) const OUT_OF_MEMORY: &str = "[OutOfMemory]";
 
@@ -100,7 +100,7 @@ impl EventClass {
     }
 
     pub(super) const fn on_device(self) -> bool {
-        matches!(self.device(), Device::Cuda | Device::Mtia)
+        matches!(self.device(), TorchDevice::Cuda | TorchDevice::Mtia)
     }
 
     /// Returns whether it may be a child or a parent.
@@ -108,11 +108,11 @@ impl EventClass {
         !self.on_device() && !self.is_async()
     }
 
-    pub(super) const fn device(self) -> Device {
+    pub(super) const fn device(self) -> TorchDevice {
         match Self(self.kind()) {
-            Self::CUDA => Device::Cuda,
-            Self::MTIA => Device::Mtia,
-            _ => Device::Cpu,
+            Self::CUDA => TorchDevice::Cuda,
+            Self::MTIA => TorchDevice::Mtia,
+            _ => TorchDevice::Cpu,
         }
     }
 
@@ -243,12 +243,12 @@ mod tests {
     #[test]
     fn categories_determine_the_event_class() {
         for (category, on, frontend, label) in [
-            ("cpu_op", Device::Cpu, true, false),
-            ("User_Annotation", Device::Cpu, true, true),
-            ("cuda_runtime", Device::Cpu, false, false),
-            ("Kernel", Device::Cuda, false, false),
-            ("gpu_user_annotation", Device::Cuda, false, true),
-            ("mtia_ccp_events", Device::Mtia, false, false),
+            ("cpu_op", TorchDevice::Cpu, true, false),
+            ("User_Annotation", TorchDevice::Cpu, true, true),
+            ("cuda_runtime", TorchDevice::Cpu, false, false),
+            ("Kernel", TorchDevice::Cuda, false, false),
+            ("gpu_user_annotation", TorchDevice::Cuda, false, true),
+            ("mtia_ccp_events", TorchDevice::Mtia, false, false),
         ] {
             let class = EventClass::from_category(category);
             let seen = (class.device(), class.is_frontend(), class.is_label());

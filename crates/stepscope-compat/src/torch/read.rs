@@ -14,8 +14,8 @@ use stepscope_model::{Cancelled, Time};
 use stepscope_store::{FactValue, Trace};
 
 use self::links::{Links, Position, Work};
-use super::averages::{Grouping, KeyAverages, Sums};
-use super::device::Device;
+use super::averages::{KeyAverages, Sums, TorchGrouping};
+use super::device::TorchDevice;
 use super::event_class::Words;
 use super::interned_texts::{Lists, Texts};
 use super::thread_events::{self, Collected, ThreadEvents};
@@ -27,7 +27,7 @@ use stepscope_analysis::torch_args;
 /// stay unchanged (children that start elsewhere are no self time of their parents).
 pub fn averages(
     trace: &Trace,
-    by: Grouping,
+    by: TorchGrouping,
     range: Option<&Range<Time>>,
     cancel: &Cancel,
 ) -> Result<KeyAverages, Cancelled> {
@@ -50,9 +50,9 @@ pub fn averages(
 /// Formats whole stacks with a metric in whole microseconds as torch's `export_stacks` writes them, one line
 /// each: `outer;...;inner VALUE`. `device` selects self time on devices instead of the host.
 pub fn stacks(trace: &Trace, device: bool, cancel: &Cancel) -> Result<String, Cancelled> {
-    let by = Grouping {
+    let by = TorchGrouping {
         stack: usize::MAX,
-        ..Grouping::default()
+        ..TorchGrouping::default()
     };
     let files = map_files(trace, by, cancel, |events| events.stacks(device))?;
     Ok(files.into_iter().map(|(.., text)| text).collect())
@@ -69,7 +69,7 @@ struct Facts {
 /// Applies `compute` to the events of each file that has some, in the order of the files.
 fn map_files<T: Send>(
     trace: &Trace,
-    by: Grouping,
+    by: TorchGrouping,
     cancel: &Cancel,
     compute: impl Fn(&Events<'_>) -> T + Sync,
 ) -> Result<Vec<(usize, Facts, T)>, Cancelled> {
@@ -113,7 +113,7 @@ impl<'a> Events<'a> {
         trace: &'a Trace,
         file: usize,
         words: &'a Words,
-        by: Grouping,
+        by: TorchGrouping,
         cancel: &Cancel,
     ) -> Result<Option<(Self, Facts)>, Cancelled> {
         let Some(of_file) = trace.files().get(file) else {
@@ -200,7 +200,7 @@ impl<'a> Events<'a> {
     /// Reads the requested arguments and computes the figures.
     fn fill(
         &mut self,
-        by: Grouping,
+        by: TorchGrouping,
         with_flops: bool,
         work: Option<&Work>,
         thread_of: &[u32],
@@ -338,15 +338,15 @@ impl<'a> Events<'a> {
     }
 }
 
-fn use_device(collected: &Collected<'_>, of_memory: Option<Device>) -> Option<&'static str> {
+fn use_device(collected: &Collected<'_>, of_memory: Option<TorchDevice>) -> Option<&'static str> {
     let threads = collected
         .threads
         .iter()
         .filter(|thread_events| thread_events.has_device);
     let mut devices =
         threads.flat_map(|thread_events| thread_events.class.iter().map(|class| class.device()));
-    let device = devices.find(|device| *device != Device::Cpu);
-    device.or(of_memory).and_then(Device::use_device)
+    let device = devices.find(|device| *device != TorchDevice::Cpu);
+    device.or(of_memory).and_then(TorchDevice::use_device)
 }
 
 /// Builds the trees of threads that have none; returns, by thread, the calls of the runtime without an enclosing

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use stepscope_test_data::Corpus;
 
 use stepscope_analysis::device::{Devices, Work};
-use stepscope_analysis::kernels::{By, kernels};
+use stepscope_analysis::kernels::{KernelGrouping, kernels};
 use stepscope_analysis::launch::{Config, Launches};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_compat::hta::{self, HtaKind};
@@ -246,7 +246,15 @@ fn rates_of_copies_equal_hta() {
         let cancel = Cancel::default();
         let devices = Devices::from_trace(trace, &cancel).unwrap();
         let launches = Launches::from_trace(trace, &devices, &cancel).unwrap();
-        let found = kernels(trace, &devices, &launches, By::Name, &trace.span(), &cancel).unwrap();
+        let found = kernels(
+            trace,
+            &devices,
+            &launches,
+            KernelGrouping::Name,
+            &trace.span(),
+            &cancel,
+        )
+        .unwrap();
         // HTA merges the kinds of memory.
         let same = |name| trace.name(name).starts_with(cells[1]);
         let copies: Vec<_> = found.copies.iter().filter(|own| same(own.name)).collect();

@@ -5,7 +5,7 @@ use stepscope_test_data::{Corpus, corpus_tests};
 
 use serde_json::Value;
 use stepscope_analysis::parallel::Cancel;
-use stepscope_compat::torch::{self, Grouping, KeyAverage, KeyAverages, SortBy, TableOptions};
+use stepscope_compat::torch::{self, KeyAverage, KeyAverages, SortBy, TableOptions, TorchGrouping};
 use stepscope_engine::Run;
 
 /// Opens the run in this file.
@@ -13,13 +13,13 @@ fn open(path: &Path) -> Run {
     stepscope_test_data::runs::open(path).remove(0)
 }
 
-const BY_NAME: Grouping = Grouping {
+const BY_NAME: TorchGrouping = TorchGrouping {
     input_shape: false,
     stack: 0,
     overload_name: false,
 };
 
-fn averages(run: &Run, by: Grouping) -> KeyAverages {
+fn averages(run: &Run, by: TorchGrouping) -> KeyAverages {
     torch::averages(&run.trace, by, None, &Cancel::default()).unwrap()
 }
 
@@ -102,14 +102,14 @@ fn averages_equal_torch(corpus: &Corpus) {
             ("key_averages", BY_NAME),
             (
                 "key_averages_by_shape",
-                Grouping {
+                TorchGrouping {
                     input_shape: true,
                     ..BY_NAME
                 },
             ),
             (
                 "key_averages_by_stack5",
-                Grouping {
+                TorchGrouping {
                     stack: 5,
                     ..BY_NAME
                 },
@@ -141,7 +141,7 @@ fn tables_equal_torch_character_by_character(corpus: &Corpus) {
         let run = open(&path);
         let text = std::fs::read_to_string(truth.join("key_averages.txt")).unwrap();
         for (title, expected) in tables(&text) {
-            let by = Grouping {
+            let by = TorchGrouping {
                 input_shape: title.starts_with("group_by_input_shape"),
                 stack: if title.starts_with("group_by_stack_n=5") {
                     5

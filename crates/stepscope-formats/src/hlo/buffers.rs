@@ -10,7 +10,7 @@ pub struct BufferAssignment {
     /// Values that need memory.
     pub buffers: Vec<LogicalBuffer>,
     /// Regions of memory that the buffers share.
-    pub allocations: Vec<Allocation>,
+    pub allocations: Vec<BufferAllocation>,
     /// The order in which buffers are taken and released.
     pub traces: Vec<HeapTrace>,
 }
@@ -38,7 +38,7 @@ pub struct LogicalBuffer {
     clippy::struct_excessive_bools,
     reason = "the flags of the message, which combine freely"
 )]
-pub struct Allocation {
+pub struct BufferAllocation {
     /// Number of the allocation.
     pub index: i64,
     /// Size, bytes.
@@ -122,7 +122,9 @@ impl BufferAssignment {
                 found.buffers.push(LogicalBuffer::read(messages, message));
             }
             (3, Value::Bytes(message)) => {
-                found.allocations.push(Allocation::read(messages, message));
+                found
+                    .allocations
+                    .push(BufferAllocation::read(messages, message));
             }
             (4, Value::Bytes(message)) => found.traces.push(HeapTrace::read(messages, message)),
             _ => {}
@@ -152,7 +154,7 @@ impl LogicalBuffer {
     }
 }
 
-impl Allocation {
+impl BufferAllocation {
     fn read(messages: &mut Messages<'_>, message: &[u8]) -> Self {
         let mut found = Self::default();
         messages.each(message, |messages, number, value| match (number, value) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stepscope_model::{
-    ArgError, ArgSource, ArgValue, Diagnostic, EventSink, Instruction, Program, ReadContext,
+    ArgError, ArgSource, ArgValue, Diagnostic, EventSink, Program, ProgramInstruction, ReadContext,
     SharedBytes,
 };
 
@@ -78,7 +78,7 @@ impl ArgSource for HloFile {
         Err(ArgError::BadToken)
     }
 
-    fn instructions(&self, visit: &mut dyn FnMut(&Instruction<'_>)) -> Result<(), ArgError> {
+    fn instructions(&self, visit: &mut dyn FnMut(&ProgramInstruction<'_>)) -> Result<(), ArgError> {
         super::instructions((*self.bytes).as_ref(), None, None, visit);
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::rules::trip_count;
 
 /// What runs a computation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Role {
+pub enum ExecutionRole {
     /// Nothing runs it by itself: it is inside of a fusion or of a reduction.
     #[default]
     Inside,
@@ -22,7 +22,7 @@ pub enum Role {
     Call,
 }
 
-impl Role {
+impl ExecutionRole {
     /// Returns the word used in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl Role {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Executions {
     /// What runs it; the last one of several.
-    pub role: Role,
+    pub role: ExecutionRole,
     /// Times in XLA's sum ([`Analysis::total`](super::Analysis::total)), which has a loop once. 0 in a branch: the
     /// conditional has the figures of the most expensive one.
     pub once: u64,
@@ -55,25 +55,25 @@ pub struct Executions {
 pub fn executions(module: &Module) -> Vec<Executions> {
     let mut found = vec![Executions::default(); module.computations.len()];
     if let Some(entry) = module.entry.and_then(|at| found.get_mut(at as usize)) {
-        entry.role = Role::Entry;
+        entry.role = ExecutionRole::Entry;
         entry.once = 1;
         entry.with_loops = 1.0;
     }
     // Files have called computations before their callers; other calls, of damaged files, have no sums.
     for caller in (0..module.computations.len()).rev() {
         let around = found[caller];
-        if around.role == Role::Inside {
+        if around.role == ExecutionRole::Inside {
             continue;
         }
         let range = module.computations[caller].instructions.clone();
         for at in range {
             let instruction = module.instruction(at);
-            let mut run = |position: usize, role: Role, times: f64, within| {
+            let mut run = |position: usize, role: ExecutionRole, times: f64, within| {
                 let called = instruction.called.get(position).copied();
                 let Some(called) = called.filter(|called| (*called as usize) < caller) else {
                     return;
                 };
-                let is_counted = role != Role::Branch;
+                let is_counted = role != ExecutionRole::Branch;
                 let called: &mut Executions = &mut found[called as usize];
                 called.role = role;
                 called.innermost_loop = within;
@@ -86,16 +86,16 @@ pub fn executions(module: &Module) -> Vec<Executions> {
                 "while" => {
                     let trips = trip_count(instruction).map(|count| count as f64);
                     // The condition is asked once more, unless nobody knows how often.
-                    run(0, Role::Body, trips.unwrap_or(1.0), Some(at));
+                    run(0, ExecutionRole::Body, trips.unwrap_or(1.0), Some(at));
                     let asked = trips.map_or(1.0, |trips| trips + 1.0);
-                    run(1, Role::Condition, asked, Some(at));
+                    run(1, ExecutionRole::Condition, asked, Some(at));
                 }
                 "conditional" => {
                     for branch in 0..instruction.called.len() {
-                        run(branch, Role::Branch, 0.0, around.innermost_loop);
+                        run(branch, ExecutionRole::Branch, 0.0, around.innermost_loop);
                     }
                 }
-                "call" | "async-start" => run(0, Role::Call, 1.0, around.innermost_loop),
+                "call" | "async-start" => run(0, ExecutionRole::Call, 1.0, around.innermost_loop),
                 _ => {}
             }
         }

@@ -8,7 +8,7 @@ use super::fusion::Graph;
 use super::gpu::library_call;
 use super::opcodes::{ELEMENTWISE, FMA_FLOPS, TRANSCENDENTAL, operand_size};
 use super::work::own_precision;
-use super::{Analysis, Cost, Loop, Properties, Rules, Sum, Work, size, size_of_leaves};
+use super::{Analysis, Cost, InstructionWork, Loop, Properties, Rules, Sum, size, size_of_leaves};
 
 /// Opcodes that move nothing.
 const FREE: [&str; 7] = [
@@ -98,7 +98,7 @@ impl Analysis {
         once.add(&condition.with_loops, 1.0);
         let trip_count = trip_count(instruction);
         let times = trip_count.map_or(1.0, |count| count as f64);
-        let mut with_loops = Work::default();
+        let mut with_loops = InstructionWork::default();
         with_loops.add(&body.with_loops, times);
         // The condition is asked once more, unless nobody knows how often.
         let asked = if trip_count.is_some() {
@@ -271,8 +271,13 @@ impl Cost {
         self.precision = self
             .precision
             .or_else(|| own_precision(module, instruction));
-        self.with_loops =
-            Work::from_properties(module, instruction, &self.properties, self.precision, rules);
+        self.with_loops = InstructionWork::from_properties(
+            module,
+            instruction,
+            &self.properties,
+            self.precision,
+            rules,
+        );
         self
     }
 }

@@ -183,7 +183,7 @@ impl PrecisionFlops {
 
 /// An amount of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Work {
+pub struct InstructionWork {
     /// Floating-point operations.
     pub flops: f64,
     /// Transcendental functions.
@@ -196,7 +196,7 @@ pub struct Work {
     pub precisions: PrecisionFlops,
 }
 
-impl Work {
+impl InstructionWork {
     /// Adds other work, `times` as much.
     pub fn add(&mut self, other: &Self, times: f64) {
         self.flops += other.flops * times;

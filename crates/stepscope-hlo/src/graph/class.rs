@@ -5,7 +5,7 @@ use stepscope_model::vocabulary::xla::{is_collective, is_transfer};
 
 /// What an operation does, as far as its colour says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OpClass {
+pub enum NodeClass {
     /// An argument or a constant.
     Input,
     /// A matrix product, a convolution, a Fourier transform or a solver.
@@ -24,7 +24,7 @@ pub enum OpClass {
     Elementwise,
 }
 
-impl OpClass {
+impl NodeClass {
     /// Returns the class of an instruction; everything unknown computes each element alone.
     pub fn new(instruction: &Instruction) -> Self {
         match &*instruction.opcode {

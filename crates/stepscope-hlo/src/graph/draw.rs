@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Drawing, NodeKind, Rect, VisibleGraph};
+use super::{Drawing, DrawnNodeKind, Rect, VisibleGraph};
 
 fn escape_xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -70,7 +70,7 @@ fn write_node_svg(
     let title = escape_xml(&format!("{}\n{detail}", node.label));
     let (fill, dash) = match node.kind {
         _ if node.is_open => ("none", ""),
-        NodeKind::Stub => ("#ffffff", " stroke-dasharray=\"4 3\""),
+        DrawnNodeKind::Stub => ("#ffffff", " stroke-dasharray=\"4 3\""),
         _ => (fill, ""),
     };
     let _ = write!(
@@ -88,7 +88,7 @@ fn write_node_svg(
         );
         return;
     }
-    let is_stub = node.kind == NodeKind::Stub;
+    let is_stub = node.kind == DrawnNodeKind::Stub;
     let _ = write!(
         out,
         "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{label}</text>",
@@ -170,7 +170,7 @@ pub fn write_dot(graph: &VisibleGraph, name: &str, details: &[String]) -> String
         let detail = details.get(number).map_or("", String::as_str);
         let label = quoted(&format!("{}\n{detail}", node.label));
         let style = match node.kind {
-            NodeKind::Stub => ", style=dashed",
+            DrawnNodeKind::Stub => ", style=dashed",
             _ => "",
         };
         let _ = writeln!(out, "n{number} [label={label}{style}];");

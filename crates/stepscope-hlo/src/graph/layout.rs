@@ -4,7 +4,7 @@
 
 mod level;
 
-use super::{EdgeEnds, NodeKind, VisibleGraph, VisibleNode};
+use super::{DrawnNodeKind, EdgeEnds, VisibleGraph, VisibleNode};
 use level::{Level, Ports, Size};
 
 /// Height of a node with two lines of text.
@@ -53,7 +53,7 @@ fn size_of(node: &VisibleNode, detail: &str) -> Size {
     let letters = node.label.chars().count().max(detail.chars().count());
     #[allow(clippy::cast_precision_loss, reason = "the length of a name")]
     let width = letters as f64 * LETTER_WIDTH + 20.0;
-    let height = if node.kind == NodeKind::Stub {
+    let height = if node.kind == DrawnNodeKind::Stub {
         STUB_HEIGHT
     } else {
         NODE_HEIGHT

@@ -33,7 +33,7 @@ pub struct Selection<'a> {
 
 /// What a node stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodeKind {
+pub enum DrawnNodeKind {
     /// One instruction; open, it shows the computation that it runs.
     Instruction(InstructionAt),
     /// The instructions of one scope of `op_name`.
@@ -50,7 +50,7 @@ pub struct VisibleNode {
     /// Text that names the node in [`Selection::open`].
     pub key: String,
     /// What it stands for.
-    pub kind: NodeKind,
+    pub kind: DrawnNodeKind,
     /// Name of the instruction or the group.
     pub label: String,
     /// The open group that holds it.
@@ -378,7 +378,7 @@ impl<'a> Builder<'a> {
                     is_open: is_new && self.is_open(&key, entries.len()),
                     can_open: is_new && !entries.is_empty(),
                     instructions: computation.instructions.len(),
-                    kind: NodeKind::Computation(at),
+                    kind: DrawnNodeKind::Computation(at),
                     label: computation.name.to_string(),
                     hidden_operands: 0,
                     hidden_users: 0,
@@ -401,7 +401,7 @@ impl<'a> Builder<'a> {
                     is_open,
                     can_open: true,
                     instructions: members.len(),
-                    kind: NodeKind::Scope,
+                    kind: DrawnNodeKind::Scope,
                     label,
                     hidden_operands: 0,
                     hidden_users: 0,
@@ -441,7 +441,7 @@ impl<'a> Builder<'a> {
             is_open,
             can_open,
             instructions: 1 + inside,
-            kind: NodeKind::Instruction(at),
+            kind: DrawnNodeKind::Instruction(at),
             label: instruction.name.to_string(),
             hidden_operands: 0,
             hidden_users: 0,
@@ -519,7 +519,7 @@ impl<'a> Builder<'a> {
             is_open: false,
             can_open: true,
             instructions: members.len(),
-            kind: NodeKind::Stub,
+            kind: DrawnNodeKind::Stub,
             label: format!("{} more", rest.len()),
             hidden_operands: 0,
             hidden_users: 0,
@@ -561,7 +561,7 @@ impl<'a> Builder<'a> {
         let number = self.graph.node_of(user)?;
         let instruction = self.module.instruction(user);
         let is_open = self.graph.nodes[number].is_open
-            && self.graph.nodes[number].kind == NodeKind::Instruction(user);
+            && self.graph.nodes[number].kind == DrawnNodeKind::Instruction(user);
         let ([only], "fusion" | "call", true) =
             (&*instruction.called, &*instruction.opcode, is_open)
         else {
@@ -608,7 +608,7 @@ impl<'a> Builder<'a> {
             }
             let to = self.push(VisibleNode {
                 key: format!("users:{}", node.label),
-                kind: NodeKind::Stub,
+                kind: DrawnNodeKind::Stub,
                 label: format!("{} users", node.hidden_users),
                 parent: node.parent,
                 is_open: false,

@@ -13,7 +13,7 @@ use super::{Class, Lifetime, LiveBytes, program_order};
 
 /// A change of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Change {
+pub enum MemoryAdvice {
     /// Donate an argument of this shape that nothing reads any more: the result is written into its memory.
     Donate {
         /// The parameter instruction.
@@ -41,7 +41,7 @@ pub enum Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
     /// The change.
-    pub change: Change,
+    pub change: MemoryAdvice,
     /// The value that it concerns.
     pub lifetime: Lifetime,
     /// Bytes that the value would not take at the peak.
@@ -150,7 +150,7 @@ impl Search<'_> {
     fn padding(&self, lifetime: &Lifetime) -> Option<Advice> {
         let freed = lifetime.padding;
         (freed > 0).then(|| Advice {
-            change: Change::FillTiles,
+            change: MemoryAdvice::FillTiles,
             freed,
             saved: self.saved(freed, lifetime.start, lifetime.last),
             lifetime: lifetime.clone(),
@@ -184,7 +184,7 @@ impl Search<'_> {
             };
             let (_, argument) = fitting.remove(at);
             found.push(Advice {
-                change: Change::Donate { argument },
+                change: MemoryAdvice::Donate { argument },
                 lifetime: result.clone(),
                 freed: result.bytes,
                 saved: self.saved(result.bytes, result.start, result.last),
@@ -255,7 +255,7 @@ impl Search<'_> {
         }
         let (change, first) = match before {
             Some(last_use_before) if last_use_before > defined => (
-                Change::Recompute {
+                MemoryAdvice::Recompute {
                     last_use_before,
                     next_use: next,
                 },
@@ -263,7 +263,7 @@ impl Search<'_> {
             ),
             // Delaying it would delay what must run after it.
             _ if self.before_others.contains(&at) => return None,
-            _ => (Change::Delay { first_use: next }, lifetime.start),
+            _ => (MemoryAdvice::Delay { first_use: next }, lifetime.start),
         };
         Some(Advice {
             change,

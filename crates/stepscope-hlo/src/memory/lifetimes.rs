@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use stepscope_formats::hlo::{Allocation, InstructionAt, Module};
+use stepscope_formats::hlo::{BufferAllocation, InstructionAt, Module};
 
 use super::Buffers;
 use super::heap::HeapUse;
@@ -26,7 +26,7 @@ pub enum Class {
 }
 
 impl Class {
-    fn from_allocation(allocation: &Allocation) -> Self {
+    fn from_allocation(allocation: &BufferAllocation) -> Self {
         if allocation.is_parameter {
             if allocation.is_aliased_with_output {
                 Self::DonatedArgument
@@ -220,7 +220,7 @@ impl<'a> Lifetimes<'a> {
         self.sum(collected.lifetimes)
     }
 
-    fn add_allocation(&self, allocation: &Allocation, collected: &mut Collected<'_>) {
+    fn add_allocation(&self, allocation: &BufferAllocation, collected: &mut Collected<'_>) {
         let class = Class::from_allocation(allocation);
         let whole = (0, self.end());
         let largest = allocation.assigned.iter().max_by_key(|one| one.size);

@@ -1,10 +1,10 @@
 //! Advice on programs whose wasted memory is known by construction.
 
 use stepscope_formats::hlo::{
-    Alias, Allocation, Assigned, BufferAssignment, Computation, ElementType, HeapEvent,
+    Alias, Assigned, BufferAllocation, BufferAssignment, Computation, ElementType, HeapEvent,
     HeapEventKind, HeapTrace, Instruction, Layout, LogicalBuffer, Module, Shape,
 };
-use stepscope_hlo::memory::{Advice, Change, Plan, advice};
+use stepscope_hlo::memory::{Advice, MemoryAdvice, Plan, advice};
 
 const KIB: u64 = 1024;
 
@@ -47,7 +47,7 @@ impl Builder {
         at
     }
 
-    fn allocate(&mut self, at: u32, mut allocation: Allocation) {
+    fn allocate(&mut self, at: u32, mut allocation: BufferAllocation) {
         let size = self.plan.buffers[at as usize].size;
         allocation.size = size;
         allocation.assigned.push(Assigned {
@@ -61,9 +61,9 @@ impl Builder {
     fn argument(&mut self, kib: u64) -> u32 {
         let at = self.add("parameter", kib, &[]);
         self.instructions[at as usize].parameter_number = i64::from(at);
-        let argument = Allocation {
+        let argument = BufferAllocation {
             is_parameter: true,
-            ..Allocation::default()
+            ..BufferAllocation::default()
         };
         self.allocate(at, argument);
         at
@@ -77,9 +77,9 @@ impl Builder {
 
     fn result(&mut self, opcode: &str, kib: u64, operands: &[u32]) -> u32 {
         let at = self.add(opcode, kib, operands);
-        let output = Allocation {
+        let output = BufferAllocation {
             may_be_output: true,
-            ..Allocation::default()
+            ..BufferAllocation::default()
         };
         self.allocate(at, output);
         at
@@ -90,7 +90,7 @@ impl Builder {
     fn module(mut self) -> Module {
         let count = u32::try_from(self.instructions.len()).unwrap();
         let mut events = Vec::new();
-        let mut heap = Allocation::default();
+        let mut heap = BufferAllocation::default();
         let mut event = |kind, at: u32| {
             events.push(HeapEvent {
                 kind,
@@ -140,7 +140,7 @@ fn advice_on(module: &Module) -> (u64, Vec<Advice>) {
     (live.peak / KIB, advice(module, live))
 }
 
-fn changes(advice: &[Advice]) -> Vec<(Change, u64, u64)> {
+fn changes(advice: &[Advice]) -> Vec<(MemoryAdvice, u64, u64)> {
     let line = |advice: &Advice| (advice.change, advice.freed / KIB, advice.saved / KIB);
     advice.iter().map(line).collect()
 }
@@ -169,7 +169,7 @@ fn a_result_fits_into_an_argument_that_is_not_donated() {
     assert_eq!(peak, 160);
     assert_eq!(
         changes(&found),
-        [(Change::Donate { argument: 0 }, 64, 64)],
+        [(MemoryAdvice::Donate { argument: 0 }, 64, 64)],
         "{found:?}"
     );
     for (reads_old_later, donates) in [(true, false), (false, true)] {
@@ -193,7 +193,7 @@ fn many_results_share_out_the_arguments() {
     let mut donated: Vec<u32> = found
         .iter()
         .map(|advice| match advice.change {
-            Change::Donate { argument } => argument,
+            MemoryAdvice::Donate { argument } => argument,
             other => panic!("{other:?}"),
         })
         .collect();
@@ -241,7 +241,7 @@ fn a_value_that_nothing_reads_at_the_peak_can_be_computed_again() {
     let (peak, found) = advice_on(&activation(true, false, 1));
     // The argument, the early value, the first sum and the wide value.
     assert_eq!(peak, 10 + 40 + 1 + 100);
-    let recompute = Change::Recompute {
+    let recompute = MemoryAdvice::Recompute {
         last_use_before: 2,
         next_use: 5,
     };
@@ -285,7 +285,7 @@ fn a_value_that_is_computed_too_early_can_wait() {
     assert_eq!(peak, 10 + 40 + 100 + 1);
     assert_eq!(
         changes(&found),
-        [(Change::Delay { first_use: 4 }, 40, 40)],
+        [(MemoryAdvice::Delay { first_use: 4 }, 40, 40)],
         "{found:?}"
     );
     let (_, found) = advice_on(&built(true));
@@ -324,7 +324,7 @@ fn values_that_fill_no_whole_tiles_waste_padding() {
     let plan = Plan::new(&module).unwrap();
     let found = advice(&module, &plan.spaces[0].live);
     assert_eq!(found.len(), 1, "{found:?}");
-    assert_eq!(found[0].change, Change::FillTiles);
+    assert_eq!(found[0].change, MemoryAdvice::FillTiles);
     assert_eq!(found[0].freed, padded - 300);
     assert_eq!(found[0].saved, padded - 300);
 }

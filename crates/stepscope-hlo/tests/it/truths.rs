@@ -6,7 +6,7 @@ mod graph;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use stepscope_hlo::cost::{Analysis, Work, counts_by_parts, executions};
+use stepscope_hlo::cost::{Analysis, InstructionWork, counts_by_parts, executions};
 use stepscope_hlo::memory::{MAIN_SPACE, Plan};
 use stepscope_test_data::{Corpus, corpus_tests};
 
@@ -194,7 +194,8 @@ fn costs_add_up(corpus: &Corpus) {
             let module = &program.module;
             let analysis = Analysis::new(module);
             let executions = executions(module);
-            let (mut once, mut with_loops, mut unknown) = (Work::default(), Work::default(), 0);
+            let (mut once, mut with_loops, mut unknown) =
+                (InstructionWork::default(), InstructionWork::default(), 0);
             for (instruction, cost) in module.instructions.iter().zip(&analysis.instructions) {
                 let runs = executions[instruction.computation as usize];
                 if counts_by_parts(&instruction.opcode) {

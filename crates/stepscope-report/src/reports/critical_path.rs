@@ -12,7 +12,7 @@ use crate::report::{
     number_format, run_start, sentence, share, short_symbol_name, since_start_ns,
 };
 use crate::reports::Options;
-use stepscope_analysis::critical_path::graph::{Confidence, LagKind};
+use stepscope_analysis::critical_path::graph::{EdgeConfidence, LagKind};
 use stepscope_analysis::critical_path::groups::{PathGroup, PathGrouping, PathKey, segments_named};
 use stepscope_analysis::critical_path::path::PathKind;
 use stepscope_analysis::critical_path::prediction::PathShare;
@@ -480,7 +480,7 @@ fn edges(path: &CriticalPath<'_>) -> Table {
     ]);
     let counts = path.edge_counts();
     for kind in LagKind::ALL {
-        for confidence in Confidence::ALL {
+        for confidence in EdgeConfidence::ALL {
             let count = counts[kind as usize][confidence as usize];
             if count > 0 {
                 table.push([
@@ -495,14 +495,14 @@ fn edges(path: &CriticalPath<'_>) -> Table {
     let ordered = ordered.map(|queue| (queue.end - queue.first).saturating_sub(1) as usize);
     table.push([
         "queue_order".into(),
-        Confidence::Ordered.as_str().into(),
+        EdgeConfidence::Ordered.as_str().into(),
         ordered.sum::<usize>().into(),
     ]);
     let groups = path.blocks.graph.groups.len();
     if groups > 0 {
         table.push([
             "collective".into(),
-            Confidence::Recorded.as_str().into(),
+            EdgeConfidence::Recorded.as_str().into(),
             groups.into(),
         ]);
     }

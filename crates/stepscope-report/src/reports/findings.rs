@@ -10,7 +10,7 @@ use stepscope_store::Trace;
 use crate::report::{Cell, Column, Report, Sentence, Table, Unit, sentence};
 use crate::reports::Options;
 use platform::Platform;
-use stepscope_analysis::findings::{Cause, Diagnosis, Finding, MOST, diagnose};
+use stepscope_analysis::findings::{Diagnosis, Finding, FindingCause, MOST, diagnose};
 use stepscope_analysis::memory::Memory;
 use stepscope_analysis::parallel::{self, Cancel};
 use stepscope_analysis::run_profile::RunProfile;
@@ -75,7 +75,7 @@ pub(super) fn table(trace: &Trace, found: &Diagnosis) -> Table {
     ]);
     for (rank, finding) in (1_u32..).zip(&found.findings) {
         let saving = finding.saving_ns;
-        let is_timeless = finding.cause.is_risk() || finding.cause == Cause::ClockSkew;
+        let is_timeless = finding.cause.is_risk() || finding.cause == FindingCause::ClockSkew;
         table.push([
             rank.into(),
             finding.cause.as_str().into(),

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use stepscope_analysis::op_profile::{Op, OpProfiler};
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::programs::{self, Program};
+use stepscope_analysis::programs::{self, RunProgram};
 use stepscope_formats::hlo::Losses;
-use stepscope_hlo::cost::{Precision, Work};
+use stepscope_hlo::cost::{InstructionWork, Precision};
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
@@ -58,7 +58,7 @@ fn keep_asked(ops: &mut Vec<Op>, options: &Options) {
 }
 
 /// Returns the class of the floating-point operations, `mixed` for several; empty without any.
-fn precision(work: &Work) -> &'static str {
+fn precision(work: &InstructionWork) -> &'static str {
     let mut used = Precision::ALL
         .into_iter()
         .filter(|precision| work.precisions.at(*precision) > 0.0);
@@ -74,7 +74,7 @@ fn chosen(
     trace: &Trace,
     options: &Options,
     cancel: &Cancel,
-) -> Result<Vec<Arc<Program>>, Cancelled> {
+) -> Result<Vec<Arc<RunProgram>>, Cancelled> {
     programs::read(trace, cancel, |key| {
         let asked = options.module.as_deref();
         asked.is_none_or(|asked| key.is_named(asked))
@@ -87,7 +87,7 @@ fn scope(op_name: &str) -> &str {
 }
 
 /// Says what damaged programs lost.
-fn note_losses(report: &mut Report, programs: &[Arc<Program>]) {
+fn note_losses(report: &mut Report, programs: &[Arc<RunProgram>]) {
     let mut lost = Losses::default();
     for program in programs {
         lost.damaged_messages += program.module.losses.damaged_messages;

@@ -12,7 +12,7 @@ use crate::report::{
 use crate::reports::Options;
 use crate::reports::kernels::nothing;
 use stepscope_analysis::device::Devices;
-use stepscope_analysis::idle::{Cause, Causes, Gap, Idle, idle};
+use stepscope_analysis::idle::{Causes, Gap, Idle, IdleCause, idle};
 use stepscope_analysis::kernels::name_of;
 use stepscope_analysis::launch::Launches;
 use stepscope_analysis::parallel::Cancel;
@@ -37,7 +37,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     let total: Dur = causes.into_iter().sum();
     let total_ns = total.as_ns_f64();
     let mut report = Report::new(KIND);
-    let worst = Cause::ALL
+    let worst = IdleCause::ALL
         .into_iter()
         .zip(causes)
         .max_by_key(|(cause, dur)| (*dur, std::cmp::Reverse(*cause)));
@@ -103,7 +103,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
 }
 
 /// Returns a link to the longest gap of a cause, on the tracks of its host.
-fn longest(trace: &Trace, devices: &Devices<'_>, found: &Idle, cause: Cause) -> Option<Link> {
+fn longest(trace: &Trace, devices: &Devices<'_>, found: &Idle, cause: IdleCause) -> Option<Link> {
     let of_cause = found.gaps.iter().filter(|gap| gap.cause() == cause);
     let gap = of_cause.max_by_key(|gap| gap.dur())?;
     let file = trace.files().get(devices.list.get(gap.device)?.file)?;
@@ -123,7 +123,7 @@ fn by_cause(found: &Idle, causes: &Causes, total_ns: f64) -> Table {
         Column::new("longest_ns", "Longest gap", Unit::Ns),
         Column::new("longest", "Work after it", Unit::Event),
     ]);
-    for (cause, dur) in Cause::ALL.into_iter().zip(causes) {
+    for (cause, dur) in IdleCause::ALL.into_iter().zip(causes) {
         let mine = || found.gaps.iter().filter(move |gap| gap.cause() == cause);
         let longest = mine().max_by_key(|gap| gap.dur());
         table.push([

@@ -10,7 +10,7 @@ use crate::report::{
     since_start_ns,
 };
 use crate::reports::Options;
-use stepscope_analysis::input::{Verdict, input};
+use stepscope_analysis::input::{InputVerdict, input};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::run_profile::RunProfile;
 
@@ -26,7 +26,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     let count = run_profile.count();
     let mut report = Report::new(KIND);
     report.sentence = match found.verdict {
-        Verdict::CannotTell => {
+        InputVerdict::CannotTell => {
             "Cannot tell whether the program waits for input: no input stage was recorded.".into()
         }
         verdict if sum.input == Dur::ZERO => sentence!(
@@ -60,7 +60,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         "Confidence",
         Unit::Text,
         match found.verdict {
-            Verdict::CannotTell => None,
+            InputVerdict::CannotTell => None,
             _ if found.inferred => Some("low"),
             _ => Some("high"),
         },
@@ -103,12 +103,12 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     }
     table.cut(options.top);
     report.table = table;
-    if run_profile.has_steps() && found.verdict != Verdict::CannotTell {
+    if run_profile.has_steps() && found.verdict != InputVerdict::CannotTell {
         let mut steps = by_step(&run_profile);
         steps.cut(options.top);
         report.section("steps", "Waiting for input, by step", steps);
     }
-    if found.verdict == Verdict::CannotTell {
+    if found.verdict == InputVerdict::CannotTell {
         match hint(trace, Lack::Input) {
             "" => {}
             line => report.note(sentence!(
@@ -118,7 +118,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             )),
         }
     }
-    if found.inferred && found.verdict != Verdict::CannotTell {
+    if found.inferred && found.verdict != InputVerdict::CannotTell {
         report.note(
             "No thread marks the steps, so waiting is inferred from input stages of all threads: those that \
              prefetch in the background count too.",

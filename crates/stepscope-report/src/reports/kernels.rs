@@ -17,7 +17,9 @@ use crate::report::{
 };
 use crate::reports::Options;
 use stepscope_analysis::device::{Devices, Work};
-use stepscope_analysis::kernels::{By, Kernels, Row, Shape, kernels, name_of, uses_tensor_cores};
+use stepscope_analysis::kernels::{
+    KernelGrouping, KernelRow, KernelSummary, LaunchShape, kernels, name_of, uses_tensor_cores,
+};
 use stepscope_analysis::launch::{Config, Launches, dims_text, operation};
 use stepscope_analysis::ops::framework_op_of;
 use stepscope_analysis::ops::hlo::Catalogue;
@@ -45,11 +47,11 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         return Ok(nothing(KIND));
     }
     let by = match options.by.as_deref() {
-        Some("shape") => By::Shape,
-        Some("operation") => By::Operation,
-        Some("stream") => By::Stream,
-        Some("work") => By::Work,
-        _ => By::Name,
+        Some("shape") => KernelGrouping::Shape,
+        Some("operation") => KernelGrouping::Operation,
+        Some("stream") => KernelGrouping::Stream,
+        Some("work") => KernelGrouping::Work,
+        _ => KernelGrouping::Name,
     };
     let range = range_of(trace, options);
     let launches = Launches::from_trace(trace, &devices, cancel)?;
@@ -99,11 +101,11 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     Ok(report)
 }
 
-fn total_ps(found: &Kernels) -> i128 {
+fn total_ps(found: &KernelSummary) -> i128 {
     found.rows.iter().map(|row| row.total_ps).sum()
 }
 
-fn summary(trace: &Trace, found: &Kernels, devices: usize, report: &mut Report) {
+fn summary(trace: &Trace, found: &KernelSummary, devices: usize, report: &mut Report) {
     let total_ns = total_ps(found) as f64 / 1e3;
     let launches: u64 = found.rows.iter().map(|row| row.count).sum();
     report.sentence = match found.rows.first() {
@@ -130,7 +132,7 @@ fn summary(trace: &Trace, found: &Kernels, devices: usize, report: &mut Report) 
     }
 }
 
-fn label(trace: &Trace, found: &Kernels, row: &Row) -> String {
+fn label(trace: &Trace, found: &KernelSummary, row: &KernelRow) -> String {
     let key = &row.key;
     if let Some(op) = key.op.and_then(|op| found.ops.get(op as usize)) {
         return op.clone();
@@ -150,7 +152,13 @@ fn label(trace: &Trace, found: &Kernels, row: &Row) -> String {
     demangled(text).unwrap_or_else(|| text.to_owned())
 }
 
-fn rows(trace: &Trace, launches: &Launches, found: &Kernels, by: By, top: usize) -> Table {
+fn rows(
+    trace: &Trace,
+    launches: &Launches,
+    found: &KernelSummary,
+    by: KernelGrouping,
+    top: usize,
+) -> Table {
     let mut table = Table::new(vec![
         Column::new("name", "Name", Unit::Text),
         Column::new("work", "Kind", Unit::Text),
@@ -181,7 +189,7 @@ fn rows(trace: &Trace, launches: &Launches, found: &Kernels, by: By, top: usize)
     table.left_out = found.rows.len().saturating_sub(top) as u64;
     for row in found.rows.iter().take(top) {
         // Properties of one kernel are shown only if a row has one kernel.
-        let one_name = matches!(by, By::Name | By::Shape);
+        let one_name = matches!(by, KernelGrouping::Name | KernelGrouping::Shape);
         let config = Config::from_event(trace, row.longest);
         let place = trace.place_of_slice(row.longest);
         let launch = place.and_then(|(track, index)| launches.get(track, index));
@@ -192,7 +200,7 @@ fn rows(trace: &Trace, launches: &Launches, found: &Kernels, by: By, top: usize)
         let stream = row
             .track
             .and_then(|track| trace.tracks().get(track.index()));
-        let shape = row.key.shape.unwrap_or(Shape {
+        let shape = row.key.shape.unwrap_or(LaunchShape {
             grid: config.grid,
             block: config.block,
             registers: config.registers,
@@ -208,7 +216,7 @@ fn rows(trace: &Trace, launches: &Launches, found: &Kernels, by: By, top: usize)
                 (None, None) => label(trace, found, row),
             }
             .into(),
-            (one_name || by == By::Work)
+            (one_name || by == KernelGrouping::Work)
                 .then(|| row.work.as_str())
                 .into(),
             row.count.into(),
@@ -247,7 +255,7 @@ fn rows(trace: &Trace, launches: &Launches, found: &Kernels, by: By, top: usize)
     table
 }
 
-fn copies(trace: &Trace, found: &Kernels, top: usize) -> Table {
+fn copies(trace: &Trace, found: &KernelSummary, top: usize) -> Table {
     let mut table = Table::new(vec![
         Column::new("name", "Copy", Unit::Text),
         Column::new("count", "Count", Unit::Count),
@@ -278,7 +286,7 @@ fn copies(trace: &Trace, found: &Kernels, top: usize) -> Table {
 }
 
 /// Returns one row per size and direction of copies: the rate depends on both.
-fn copy_sizes(trace: &Trace, found: &Kernels, top: usize) -> Table {
+fn copy_sizes(trace: &Trace, found: &KernelSummary, top: usize) -> Table {
     let mut table = Table::new(vec![
         Column::new("name", "Copy", Unit::Text),
         Column::new("size_bytes", "Size", Unit::Bytes),
@@ -314,7 +322,12 @@ fn copy_sizes(trace: &Trace, found: &Kernels, top: usize) -> Table {
 }
 
 /// Returns the busy share of each engine of each device in the range.
-fn engines(trace: &Trace, devices: &Devices<'_>, found: &Kernels, range: &Range<Time>) -> Table {
+fn engines(
+    trace: &Trace,
+    devices: &Devices<'_>,
+    found: &KernelSummary,
+    range: &Range<Time>,
+) -> Table {
     let mut table = Table::new(vec![
         Column::new("file", "Host", Unit::Text),
         Column::new("device", "Device", Unit::Text),
@@ -341,7 +354,12 @@ fn engines(trace: &Trace, devices: &Devices<'_>, found: &Kernels, range: &Range<
     table
 }
 
-fn streams(trace: &Trace, devices: &Devices<'_>, found: &Kernels, range: &Range<Time>) -> Table {
+fn streams(
+    trace: &Trace,
+    devices: &Devices<'_>,
+    found: &KernelSummary,
+    range: &Range<Time>,
+) -> Table {
     let mut table = Table::new(vec![
         Column::new("file", "Host", Unit::Text),
         Column::new("device", "Device", Unit::Text),
@@ -377,7 +395,7 @@ fn streams(trace: &Trace, devices: &Devices<'_>, found: &Kernels, range: &Range<
 }
 
 /// Returns a histogram of launch latencies in powers of two of a microsecond.
-fn delays(found: &Kernels) -> Table {
+fn delays(found: &KernelSummary) -> Table {
     let mut table = Table::new(vec![
         Column::new("from_ns", "From", Unit::Ns),
         Column::new("to_ns", "To", Unit::Ns),
@@ -401,7 +419,7 @@ fn delays(found: &Kernels) -> Table {
     table
 }
 
-fn graphs(trace: &Trace, found: &Kernels, top: usize) -> Table {
+fn graphs(trace: &Trace, found: &KernelSummary, top: usize) -> Table {
     let start = run_start(trace);
     let mut table = Table::new(vec![
         Column::new("call", "Call", Unit::Text),

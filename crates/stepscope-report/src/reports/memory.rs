@@ -19,7 +19,7 @@ use crate::report::{
     sentence, since_start_ns, with_thousands,
 };
 use crate::reports::Options;
-use stepscope_analysis::memory::owners::{Category, Owners, Phase};
+use stepscope_analysis::memory::owners::{AllocationCategory, Owners, Phase};
 use stepscope_analysis::memory::{Allocator, Memory, Record, Usage};
 use stepscope_analysis::parallel::Cancel;
 
@@ -83,8 +83,8 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
                 let file = memory.file_of(trace, record);
                 owners.category(file, record)
             };
-            let title = |(): &(), category: Option<Category>| {
-                category.map_or("", Category::title).to_owned()
+            let title = |(): &(), category: Option<AllocationCategory>| {
+                category.map_or("", AllocationCategory::title).to_owned()
             };
             let (of, categories) = numbered(&memory, category, title, cancel)?;
             let by = ("category", "Category (estimated)", &categories[..]);
@@ -234,11 +234,11 @@ fn at_peak(
     owners: &Owners,
     allocator: &Allocator,
     usage: &Usage,
-) -> Vec<(Category, i64)> {
+) -> Vec<(AllocationCategory, i64)> {
     if !owners.knows_training() {
         return Vec::new();
     }
-    let mut sums = Category::ALL.map(|category| (category, 0));
+    let mut sums = AllocationCategory::ALL.map(|category| (category, 0));
     for record in memory.alive(allocator, usage.peak_at).0 {
         let category = owners.category(memory.file_of(trace, record), record);
         for (known, sum) in &mut sums {

@@ -8,7 +8,7 @@ use crate::report::{
     with_thousands,
 };
 use crate::reports::{Options, steps as steps_report};
-use stepscope_analysis::mfu::{Counted, Mfu, mfu_with_peaks};
+use stepscope_analysis::mfu::{FlopSource, Mfu, mfu_with_peaks};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::peaks::PeakSource;
 use stepscope_analysis::run_profile::RunProfile;
@@ -113,14 +113,14 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             ),
         })
     }));
-    if counted == Counted::FromShapes {
+    if counted == FlopSource::FromShapes {
         report.note(
             "Operations are computed from the shapes of products of matrices, convolutions and attention, as \
              torch.utils.flop_counter counts them. Kernels that no such operator launched (of Triton, of compiled \
              graphs) are not counted.",
         );
     }
-    if counted == Counted::FromModel {
+    if counted == FlopSource::FromModel {
         report.note(
             "The trace states no FLOPs: those of compiled programs are from XLA's cost analysis of the programs in \
              the file. Custom calls without a model are not counted.",
@@ -167,7 +167,7 @@ fn unknown(found: &Mfu) -> Sentence {
                 or the peak is too low (--peak-flops)."
             .into();
     }
-    if found.counted == Some(Counted::FromModel) {
+    if found.counted == Some(FlopSource::FromModel) {
         return sentence!(
             "MFU is unknown: the cost model knows the work of operations that take {} of the time.",
             covered

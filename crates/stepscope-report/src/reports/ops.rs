@@ -12,7 +12,7 @@ use crate::report::{
 use crate::reports::Options;
 use stepscope_analysis::op_profile::{self, Op};
 use stepscope_analysis::ops::rates::Bound;
-use stepscope_analysis::ops::{By, OpReport, OpRow, OpsQuery, Split, first_look, ops};
+use stepscope_analysis::ops::{OpGrouping, OpReport, OpRow, OpsQuery, Split, first_look, ops};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::roofline::{DeviceRoofs, Point};
 
@@ -42,12 +42,12 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         _ => Split::None,
     };
     let range = options.range.clone();
-    let (by, found) = match By::from_name(word) {
+    let (by, found) = match OpGrouping::from_name(word) {
         Some(by) => (by, ops(trace, &OpsQuery { by, split, range }, cancel)?),
         None => first_look(trace, split, range.as_ref(), cancel)?,
     };
     if found.rows.is_empty() {
-        let asked = By::from_name(word);
+        let asked = OpGrouping::from_name(word);
         return Ok(missing(asked));
     }
     let mut report = Report::new(KIND);
@@ -58,7 +58,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     report.scalar("self_ns", "Self time", Unit::Ns, ns(found.self_ps));
     report.table = if word == "tree" {
         tree(&found)
-    } else if by == By::Hlo && split == Split::None {
+    } else if by == OpGrouping::Hlo && split == Split::None {
         let works = Works::new(trace, &found, options.range.is_none(), cancel)?;
         rows(costliest(&found).into_iter(), &works, options.top)
     } else {
@@ -123,7 +123,7 @@ pub(super) fn costliest(found: &OpReport) -> Vec<&OpRow> {
     rows
 }
 
-fn sentence_of(by: By, found: &OpReport) -> Sentence {
+fn sentence_of(by: OpGrouping, found: &OpReport) -> Sentence {
     let rows = costliest(found);
     let Some(first) = rows.first() else {
         return Sentence::default();
@@ -398,17 +398,17 @@ fn groups<'a>(rows: &[&'a OpRow], key: impl Fn(&OpRow) -> String) -> Vec<(String
     found
 }
 
-fn missing(by: Option<By>) -> Report {
+fn missing(by: Option<OpGrouping>) -> Report {
     let reason = match by {
-        Some(By::Framework) => "no framework operations are in this run",
-        Some(By::Hlo) => "no operations of compiled programs are in this run",
-        Some(By::NeuronFramework | By::NeuronHlo) => {
+        Some(OpGrouping::Framework) => "no framework operations are in this run",
+        Some(OpGrouping::Hlo) => "no operations of compiled programs are in this run",
+        Some(OpGrouping::NeuronFramework | OpGrouping::NeuronHlo) => {
             "no operations of Neuron devices are in this run"
         }
-        Some(By::Module) => "no modules are in this run",
-        Some(By::Action) => "no actions of Lightning's trainer are in this run",
-        Some(By::Python) => "no Python functions are in this run",
-        Some(By::Label) | None => "no operations, labels or functions are in this run",
+        Some(OpGrouping::Module) => "no modules are in this run",
+        Some(OpGrouping::Action) => "no actions of Lightning's trainer are in this run",
+        Some(OpGrouping::Python) => "no Python functions are in this run",
+        Some(OpGrouping::Label) | None => "no operations, labels or functions are in this run",
     };
     Report::missing(KIND, reason)
 }

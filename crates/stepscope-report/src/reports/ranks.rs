@@ -14,7 +14,7 @@ use crate::reports::Options;
 use crate::reports::kernels::range_of;
 use stepscope_analysis::device::Devices;
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::ranks::{Measure, Rank, RankSummary, Ranks, median, ranks};
+use stepscope_analysis::ranks::{Rank, RankMeasure, RankSummary, Ranks, median, ranks};
 use stepscope_analysis::steps::steps_of;
 use stepscope_compat::hta::{Stragglers, stragglers};
 
@@ -126,7 +126,7 @@ fn step_with(
     trace: &Trace,
     found: &Ranks,
     rank: usize,
-    measure: Measure,
+    measure: RankMeasure,
     value: Dur,
 ) -> Option<Link> {
     let of_rank = found.cells.iter().filter(|cell| cell.rank == rank);
@@ -134,20 +134,20 @@ fn step_with(
         of_rank.min_by_key(|cell| cell.values[measure as usize].ps().abs_diff(value.ps()))?;
     let end = cell
         .start
-        .saturating_add(cell.values[Measure::Step as usize]);
+        .saturating_add(cell.values[RankMeasure::Step as usize]);
     let file = trace.files().get(found.ranks[rank].file)?;
     Some(Link::range(trace, cell.start, end, &file.spec.host))
 }
 
 fn sentence_of(trace: &Trace, found: &Ranks, summaries: &[RankSummary]) -> Sentence {
     // The slowest rank makes the others wait: it computes longest, or communicates least.
-    let extremes = |measure: Measure| {
+    let extremes = |measure: RankMeasure| {
         let medians = medians(summaries, measure);
         let low = medians.iter().min().copied();
         low.zip(medians.iter().max().copied())
     };
-    let step = extremes(Measure::Step).map_or(0.0, |(_, (dur, _))| dur.as_ns_f64());
-    let Some(((low, least), (high, most))) = extremes(Measure::ExposedCommunication) else {
+    let step = extremes(RankMeasure::Step).map_or(0.0, |(_, (dur, _))| dur.as_ns_f64());
+    let Some(((low, least), (high, most))) = extremes(RankMeasure::ExposedCommunication) else {
         return "Nothing was measured.".into();
     };
     let apart = high.as_ns_f64() - low.as_ns_f64();
@@ -160,7 +160,7 @@ fn sentence_of(trace: &Trace, found: &Ranks, summaries: &[RankSummary]) -> Sente
                 trace,
                 found,
                 most,
-                Measure::ExposedCommunication,
+                RankMeasure::ExposedCommunication,
                 high
             ))
         );
@@ -171,10 +171,10 @@ fn sentence_of(trace: &Trace, found: &Ranks, summaries: &[RankSummary]) -> Sente
             text
         };
     }
-    match extremes(Measure::Step) {
+    match extremes(RankMeasure::Step) {
         Some(((low, fastest), (high, slowest))) if high.ps() - low.ps() > low.ps() / 20 => {
             let of_rank = |rank, time: Dur| {
-                duration(time.as_ns_f64()).link(step_with(trace, found, rank, Measure::Step, time))
+                duration(time.as_ns_f64()).link(step_with(trace, found, rank, RankMeasure::Step, time))
             };
             sentence!(
                 "The slowest is {} with {} per step; the fastest takes {}.",
@@ -191,7 +191,7 @@ fn sentence_of(trace: &Trace, found: &Ranks, summaries: &[RankSummary]) -> Sente
 }
 
 /// Returns the median of a measure with its rank, for each rank that has one.
-fn medians(summaries: &[RankSummary], measure: Measure) -> Vec<(Dur, usize)> {
+fn medians(summaries: &[RankSummary], measure: RankMeasure) -> Vec<(Dur, usize)> {
     let ranks = summaries.iter().enumerate();
     ranks
         .filter_map(|(rank, summary)| Some((summary.medians[measure as usize]?, rank)))
@@ -208,14 +208,15 @@ fn by_step(trace: &Trace, found: &Ranks) -> Table {
         Column::new("step", "Step", Unit::Number),
         Column::new("start_ns", "Start", Unit::Ns),
     ];
-    columns
-        .extend(Measure::ALL.map(|measure| Column::new(measure.key(), measure.title(), Unit::Ns)));
+    columns.extend(
+        RankMeasure::ALL.map(|measure| Column::new(measure.key(), measure.title(), Unit::Ns)),
+    );
     columns.push(PEAK);
     columns.push(Column::new("outlier", "Outlier in", Unit::Text));
     let mut table = Table::new(columns);
     for cell in &found.cells {
         let [step, compute, communication, exposed, idle, input] = cell.values;
-        let outlier: Vec<&str> = Measure::ALL
+        let outlier: Vec<&str> = RankMeasure::ALL
             .into_iter()
             .zip(cell.outliers)
             .filter(|(_, outlier)| *outlier)
@@ -243,8 +244,9 @@ fn by_rank(found: &Ranks, summaries: &[RankSummary]) -> Table {
         Column::new("rank", "Rank", Unit::Text),
         Column::new("steps", "Steps", Unit::Count),
     ];
-    columns
-        .extend(Measure::ALL.map(|measure| Column::new(measure.key(), measure.title(), Unit::Ns)));
+    columns.extend(
+        RankMeasure::ALL.map(|measure| Column::new(measure.key(), measure.title(), Unit::Ns)),
+    );
     columns.push(PEAK);
     columns.push(Column::new("outliers", "Outliers", Unit::Count));
     let mut table = Table::new(columns);
@@ -253,12 +255,12 @@ fn by_rank(found: &Ranks, summaries: &[RankSummary]) -> Table {
         table.push([
             facts.name.as_str().into(),
             summary.steps.into(),
-            median(Measure::Step),
-            median(Measure::Compute),
-            median(Measure::Communication),
-            median(Measure::ExposedCommunication),
-            median(Measure::Idle),
-            median(Measure::Input),
+            median(RankMeasure::Step),
+            median(RankMeasure::Compute),
+            median(RankMeasure::Communication),
+            median(RankMeasure::ExposedCommunication),
+            median(RankMeasure::Idle),
+            median(RankMeasure::Input),
             summary.peak_bytes.into(),
             summary.outliers.into(),
         ]);
@@ -296,7 +298,7 @@ fn by_measure(found: &Ranks, summaries: &[RankSummary]) -> Table {
         Column::new("highest", "Highest", Unit::Text),
         Column::new("highest_ns", "Highest value", Unit::Ns),
     ]);
-    for measure in Measure::ALL {
+    for measure in RankMeasure::ALL {
         let mut medians = medians(summaries, measure);
         medians.sort_unstable();
         let (Some(low), Some(high)) = (medians.first(), medians.last()) else {

@@ -10,7 +10,7 @@ use crate::report::{
 use crate::reports::Options;
 use crate::step_notes::step_notes;
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::run_profile::{RUNS_AHEAD, Role, RunProfile};
+use stepscope_analysis::run_profile::{IterationRole, RUNS_AHEAD, RunProfile};
 use stepscope_analysis::steps::{StepNote, StepOptions, StepReport, StepRow, step_report};
 use stepscope_compat::xprof_steps;
 
@@ -45,7 +45,10 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             let all = sum.sum().as_ns_f64();
             // Shares refer to all steps except warm-up and those that were not profiled, not to the median step.
             let whole = run_profile.iterations.iter();
-            let counted = if whole.clone().any(|step| step.role == Role::Unprofiled) {
+            let counted = if whole
+                .clone()
+                .any(|step| step.role == IterationRole::Unprofiled)
+            {
                 "profiled steps"
             } else {
                 "steps after warm-up"
@@ -154,9 +157,9 @@ pub(super) fn step_time(run_profile: &RunProfile<'_>, p50: f64) -> Sentence {
             .iter()
             .any(|whole| whole.role == role)
     };
-    let after = if has(Role::Unprofiled) {
+    let after = if has(IterationRole::Unprofiled) {
         " while profiled"
-    } else if has(Role::WarmUp) {
+    } else if has(IterationRole::WarmUp) {
         " after warm-up"
     } else {
         ""

@@ -9,7 +9,7 @@ use crate::report::{
 };
 use crate::reports::Options;
 use stepscope_analysis::parallel::Cancel;
-use stepscope_compat::torch::{self, Grouping, KeyAverage, KeyAverages, SortBy, TableOptions};
+use stepscope_compat::torch::{self, KeyAverage, KeyAverages, SortBy, TableOptions, TorchGrouping};
 
 const KIND: &str = "torch-table";
 
@@ -18,7 +18,7 @@ const FRAMES: usize = 5;
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
     let by = options.by.as_deref();
-    let grouping = Grouping {
+    let grouping = TorchGrouping {
         input_shape: by == Some("shape"),
         stack: if by == Some("stack") { FRAMES } else { 0 },
         overload_name: by == Some("overload"),
@@ -86,7 +86,7 @@ fn describe(report: &mut Report, averages: &KeyAverages) {
     report.scalar("calls", "Calls", Unit::Count, calls);
 }
 
-fn notes(report: &mut Report, events: &KeyAverages, grouping: Grouping) {
+fn notes(report: &mut Report, events: &KeyAverages, grouping: TorchGrouping) {
     report.notes.extend(events.notes.iter().map(Sentence::from));
     if events.files.len() > 1 {
         report.note(sentence!(
@@ -132,7 +132,7 @@ fn notes(report: &mut Report, events: &KeyAverages, grouping: Grouping) {
 /// A column of some tables only: whether it is shown, the column, and its values.
 type Optional = (bool, Column, fn(&KeyAverage) -> Cell);
 
-fn rows(averages: &KeyAverages, grouping: Grouping) -> Table {
+fn rows(averages: &KeyAverages, grouping: TorchGrouping) -> Table {
     let on_cpu = averages.self_cpu_time_total();
     let on_device = averages.self_device_time_total();
     let device = averages.has_device_time();

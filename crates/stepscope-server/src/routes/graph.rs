@@ -10,11 +10,11 @@ use axum::response::Response;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::programs::{self, Program, ProgramKey};
+use stepscope_analysis::programs::{self, ProgramKey, RunProgram};
 use stepscope_formats::hlo::{ComputationAt, InstructionAt};
 use stepscope_hlo::cost::{Analysis, Rules};
 use stepscope_hlo::graph::{
-    Drawing, NodeKind, OpClass, Selection, VisibleGraph, neighbourhood, path,
+    Drawing, DrawnNodeKind, NodeClass, Selection, VisibleGraph, neighbourhood, path,
 };
 use stepscope_hlo::memory::MAIN_SPACE;
 
@@ -82,7 +82,7 @@ const EXTENTS: [(&str, Extent); 2] = [
 
 /// A program of the run, with the measured times of its operations.
 pub(super) struct TimedProgram {
-    program: Arc<Program>,
+    program: Arc<RunProgram>,
     name: String,
     times: Arc<OpTimes>,
     /// Bytes alive at the peak of the default memory space, by the instruction that defines them.
@@ -175,7 +175,7 @@ impl TimedProgram {
 }
 
 /// Returns the bytes that are alive at the peak of the default memory space, by the instruction that defines them.
-fn peak_bytes(program: &Program) -> FxHashMap<InstructionAt, u64> {
+fn peak_bytes(program: &RunProgram) -> FxHashMap<InstructionAt, u64> {
     let mut found: FxHashMap<InstructionAt, u64> = FxHashMap::default();
     let spaces = program.plan().into_iter().flat_map(|plan| &plan.spaces);
     for space in spaces.filter(|space| space.number == MAIN_SPACE) {
@@ -290,15 +290,15 @@ impl DrawnGraph {
             .nodes
             .iter()
             .map(|node| match node.kind {
-                NodeKind::Instruction(at) => {
+                DrawnNodeKind::Instruction(at) => {
                     let instruction = module.instruction(at);
                     let shape = instruction.shape.without_layout();
                     shortened(format!("{} {shape}", instruction.opcode))
                 }
-                NodeKind::Scope | NodeKind::Computation(_) => {
+                DrawnNodeKind::Scope | DrawnNodeKind::Computation(_) => {
                     format!("{} operations", node.instructions)
                 }
-                NodeKind::Stub => String::new(),
+                DrawnNodeKind::Stub => String::new(),
             })
             .collect();
         let drawing = Drawing::new(&graph, &details);
@@ -469,12 +469,12 @@ fn answer(timed: &TimedProgram, drawn: DrawnGraph) -> GraphAnswer {
         let rect = drawing.nodes[number];
         let sums = sums.get(&number).copied().unwrap_or_default();
         let (kind, class) = match node.kind {
-            NodeKind::Instruction(at) => {
-                ("instruction", OpClass::new(module.instruction(at)).name())
+            DrawnNodeKind::Instruction(at) => {
+                ("instruction", NodeClass::new(module.instruction(at)).name())
             }
-            NodeKind::Scope => ("scope", "group"),
-            NodeKind::Computation(_) => ("computation", "group"),
-            NodeKind::Stub => ("stub", "group"),
+            DrawnNodeKind::Scope => ("scope", "group"),
+            DrawnNodeKind::Computation(_) => ("computation", "group"),
+            DrawnNodeKind::Stub => ("stub", "group"),
         };
         NodeAnswer {
             key: node.key,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use axum::response::Response;
 use serde::Serialize;
-use stepscope_analysis::memory::owners::{Caller, Category, Owners, scope};
+use stepscope_analysis::memory::owners::{AllocationCategory, Caller, Owners, scope};
 use stepscope_analysis::memory::{Memory, Record};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_model::Time;
@@ -218,7 +218,7 @@ fn alive_at(
             let category = owners
                 .category(file, record)
                 .filter(|_| owners.knows_training())
-                .map(Category::title);
+                .map(AllocationCategory::title);
             let mut caller = memory.caller(trace, record);
             if caller.layer.is_empty() {
                 memory.op(record).clone_into(&mut caller.layer);

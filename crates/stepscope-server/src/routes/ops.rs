@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use axum::response::Response;
 use serde::Serialize;
-use stepscope_analysis::ops::By;
+use stepscope_analysis::ops::OpGrouping;
 use stepscope_analysis::ops::available::available;
 use stepscope_analysis::ops::inside::{Inside, inside as inside_of_trace};
 use stepscope_analysis::ops::trend::{OpSelector, trend};
@@ -71,7 +71,7 @@ fn steps_of(
     params: &Params,
     cancel: &Cancel,
 ) -> Result<Json<StepsAnswer>, Problem> {
-    let known = By::ALL.map(|by| (by.as_str(), by));
+    let known = OpGrouping::ALL.map(|by| (by.as_str(), by));
     let by = params.choice("by", &known)?;
     let on_device = params.choice(
         "place",

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use stepscope_model::{
-    ArgError, ArgKeys, ArgRef, ArgSource, ArgValue, ExecutedOperator, Instruction, MemorySnapshot,
-    Program, SourceId, TrackId,
+    ArgError, ArgKeys, ArgRef, ArgSource, ArgValue, ExecutedOperator, MemorySnapshot, Program,
+    ProgramInstruction, SourceId, TrackId,
 };
 
 use crate::read::event::EventId;
@@ -122,7 +122,7 @@ impl Trace {
     pub fn instructions(
         &self,
         file: usize,
-        visit: &mut dyn FnMut(&Instruction<'_>),
+        visit: &mut dyn FnMut(&ProgramInstruction<'_>),
     ) -> Result<(), ArgError> {
         for source in self.sources_of(file).iter().chain(self.more_programs(file)) {
             source.instructions(visit)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stepscope_model::TrackId;
 
-use super::super::graph::{Confidence, Dependency, LagKind, NONE, index};
+use super::super::graph::{Dependency, EdgeConfidence, LagKind, NONE, index};
 use super::{DeviceEdges, FoundLaunches};
 
 impl DeviceEdges<'_> {
@@ -85,7 +85,7 @@ impl DeviceEdges<'_> {
                         kind: LagKind::EventWait,
                         from,
                         anchor,
-                        confidence: Confidence::Inferred,
+                        confidence: EdgeConfidence::Inferred,
                     });
                 }
             }
@@ -106,7 +106,7 @@ impl DeviceEdges<'_> {
                             kind: LagKind::SyncReturn,
                             from,
                             anchor,
-                            confidence: Confidence::Inferred,
+                            confidence: EdgeConfidence::Inferred,
                         });
                     }
                 }

@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::Cancelled;
 
 use super::super::calls::{CallKind, SyncRecord, SyncRecords};
-use super::super::graph::{Confidence, Dependency, LagKind, index};
+use super::super::graph::{Dependency, EdgeConfidence, LagKind, index};
 use super::{Call, DeviceEdges, longest_return};
 use crate::launch::correlation;
 use crate::parallel::{self, Cancel};
@@ -132,7 +132,7 @@ impl DeviceEdges<'_> {
             }
             CallKind::Copy | CallKind::BlockingCopy => {
                 if let Some(copy) = self.copies.get(&(call.queue, call.slice)).copied() {
-                    self.add_sync(call, copy, Confidence::Inferred, found);
+                    self.add_sync(call, copy, EdgeConfidence::Inferred, found);
                 }
             }
             CallKind::QueueWait => {
@@ -158,7 +158,7 @@ impl DeviceEdges<'_> {
             if record.whole_device || call.kind == CallKind::DeviceWait {
                 for queue in self.queues_of(file, Some(record.device)) {
                     if let Some(work) = self.last_before(queue, call.begin, call.end) {
-                        self.add_sync(call, work, Confidence::Recorded, found);
+                        self.add_sync(call, work, EdgeConfidence::Recorded, found);
                     }
                 }
                 return;
@@ -172,7 +172,7 @@ impl DeviceEdges<'_> {
             };
             if let (Some(queue), Some(called)) = (queue.copied(), called) {
                 if let Some(work) = self.last_before(queue, called, call.end) {
-                    self.add_sync(call, work, Confidence::Recorded, found);
+                    self.add_sync(call, work, EdgeConfidence::Recorded, found);
                 }
                 return;
             }
@@ -217,7 +217,7 @@ impl DeviceEdges<'_> {
             }
         }
         for work in works {
-            self.add_sync(call, work, Confidence::Inferred, found);
+            self.add_sync(call, work, EdgeConfidence::Inferred, found);
         }
     }
 
@@ -241,14 +241,14 @@ impl DeviceEdges<'_> {
         let mut found = FoundWaits::default();
         for (call, queue) in std::mem::take(&mut self.blocked) {
             if let Some(work) = self.ended_near(queue, &call) {
-                self.add_sync(&call, work, Confidence::Inferred, &mut found);
+                self.add_sync(&call, work, EdgeConfidence::Inferred, &mut found);
             }
         }
         self.take(found);
     }
 
     /// Adds the edge to the end of a call from the end of work.
-    fn add_sync(&self, call: &Call, work: u32, confidence: Confidence, found: &mut FoundWaits) {
+    fn add_sync(&self, call: &Call, work: u32, confidence: EdgeConfidence, found: &mut FoundWaits) {
         let (track, slice) = self.segments.queues[call.queue].slice_on_track(call.slice);
         let returned = self.trace.slices(track).end(slice);
         let Some(to) = self.segments.ending_at(call.queue, returned) else {
@@ -302,12 +302,12 @@ impl DeviceEdges<'_> {
             && waiting != on
             && let Some(work) = self.last_before(on, called, i64::MAX)
         {
-            self.add_event(to, work, Confidence::Recorded, found);
+            self.add_event(to, work, EdgeConfidence::Recorded, found);
         }
         true
     }
 
-    fn add_event(&self, to: u32, work: u32, confidence: Confidence, found: &mut FoundWaits) {
+    fn add_event(&self, to: u32, work: u32, confidence: EdgeConfidence, found: &mut FoundWaits) {
         let graph = &self.segments.graph;
         let (end, begin) = (graph.end[work as usize], graph.begin[to as usize]);
         if end > begin {
@@ -378,7 +378,7 @@ impl DeviceEdges<'_> {
         })?;
         let mut edges = FoundWaits::default();
         for (to, work) in found.into_iter().flatten() {
-            self.add_event(to, work, Confidence::Inferred, &mut edges);
+            self.add_event(to, work, EdgeConfidence::Inferred, &mut edges);
         }
         self.take(edges);
         Ok(())

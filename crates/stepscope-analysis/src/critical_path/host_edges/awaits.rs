@@ -8,7 +8,7 @@ use stepscope_store::Trace;
 
 use super::super::calls::{CallKind, CallKinds};
 use super::super::device_edges::longest_return;
-use super::super::graph::{Confidence, Dependency, LagKind, galloping_search, index};
+use super::super::graph::{Dependency, EdgeConfidence, LagKind, galloping_search, index};
 use super::super::segments::Segments;
 use super::{HostEdges, Process, process};
 use crate::parallel::{self, Cancel};
@@ -58,7 +58,7 @@ impl HostEdges {
                     kind: LagKind::SyncReturn,
                     from,
                     anchor,
-                    confidence: Confidence::Inferred,
+                    confidence: EdgeConfidence::Inferred,
                 });
             }
         }

@@ -10,7 +10,7 @@ use super::tag::{Shapes, Tag, operation_of, read_shapes, read_tag};
 use crate::hlo_text::name_and_opcode;
 use crate::names::json_on_one_line;
 use crate::ops::class::{self, Verdict};
-use crate::ops::{By, Split};
+use crate::ops::{OpGrouping, Split};
 
 /// Whether the slices of a name belong to the class, and where their tag comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Worker<'_> {
             Verdict::IfLong => State::Long,
             Verdict::Yes if class::is_xla_ops(track) => State::Placed,
             Verdict::Yes if self.query.split == Split::Shapes => State::Each { only_hlo: false },
-            Verdict::Yes if split || by == By::Module => State::Placed,
+            Verdict::Yes if split || by == OpGrouping::Module => State::Placed,
             Verdict::Yes => State::Fixed(0),
             Verdict::OutsideCompiler if self.is_instruction(line, name) => State::No,
             Verdict::OutsideCompiler => State::OutsideCompiler,

@@ -1,6 +1,6 @@
 //! Section "Findings": invariants of the findings of any trace.
 
-use stepscope_analysis::findings::{Cause, LEADS, LISTED, diagnose};
+use stepscope_analysis::findings::{FindingCause, LEADS, LISTED, diagnose};
 use stepscope_test_data::{Corpus, corpus_tests};
 
 use super::{Case, Found, judge};
@@ -48,13 +48,13 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
             );
         }
     }
-    let mut kinds: Vec<Cause> = ours.findings.iter().map(|one| one.cause).collect();
+    let mut kinds: Vec<FindingCause> = ours.findings.iter().map(|one| one.cause).collect();
     kinds.sort_unstable();
     let all = kinds.len();
     kinds.dedup();
     // The same cause may slow single steps and all of them.
     found.holds("a cause is reported once", all - kinds.len() <= 1, context);
-    let costly = |cause: Cause| !cause.is_risk() && cause != Cause::DeviceBound;
+    let costly = |cause: FindingCause| !cause.is_risk() && cause != FindingCause::DeviceBound;
     if let Some(first) = ours.findings.first() {
         let larger = ours.findings.iter().any(|one| {
             costly(one.cause)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use stepscope_test_data::{Corpus, corpus_tests};
 
-use stepscope_analysis::input::{Verdict, input};
+use stepscope_analysis::input::{InputVerdict, input};
 use stepscope_analysis::slice_class::is_input;
 
 use stepscope_model::SliceKind;
@@ -116,11 +116,11 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     }
     let is_busy = looked_at > 0.0 && idle <= 0.2 * looked_at;
     let verdict = match share {
-        _ if plainly.is_empty() && is_busy => Verdict::NotBound,
-        _ if plainly.is_empty() => Verdict::CannotTell,
-        share if share >= 0.2 => Verdict::Bound,
-        share if share >= 0.05 => Verdict::Partly,
-        _ => Verdict::NotBound,
+        _ if plainly.is_empty() && is_busy => InputVerdict::NotBound,
+        _ if plainly.is_empty() => InputVerdict::CannotTell,
+        share if share >= 0.2 => InputVerdict::Bound,
+        share if share >= 0.05 => InputVerdict::Partly,
+        _ => InputVerdict::NotBound,
     };
     found.same("verdict", ours.verdict, verdict, context);
 }

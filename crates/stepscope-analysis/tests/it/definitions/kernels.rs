@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use stepscope_test_data::{Corpus, corpus_tests};
 
 use stepscope_analysis::device::Work;
-use stepscope_analysis::kernels::{By, Kernels, kernels};
+use stepscope_analysis::kernels::{KernelGrouping, KernelSummary, kernels};
 use stepscope_analysis::launch::{Config, launches_work, operation};
 use stepscope_model::{ArgValue, NameId, TrackId};
 use stepscope_store::EventId;
@@ -101,9 +101,13 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         )
         .unwrap()
     };
-    let ours = of(By::Name);
+    let ours = of(KernelGrouping::Name);
     rows(case, &ours, &work_slices, found);
-    let total: i128 = of(By::Work).rows.iter().map(|row| row.total_ps).sum();
+    let total: i128 = of(KernelGrouping::Work)
+        .rows
+        .iter()
+        .map(|row| row.total_ps)
+        .sum();
     let own: i128 = ours.rows.iter().map(|row| row.total_ps).sum();
     found.same("rows are a partition", total, own, || case.context.clone());
     delays(case, &ours, &work_slices, found);
@@ -156,7 +160,7 @@ fn counts(case: &Case<'_>, work_slice: &WorkSlice) -> bool {
     case.trace.tracks()[work_slice.track.index()].name != "Async XLA Ops"
 }
 
-fn rows(case: &Case<'_>, ours: &Kernels, work_slices: &[WorkSlice], found: &mut Found) {
+fn rows(case: &Case<'_>, ours: &KernelSummary, work_slices: &[WorkSlice], found: &mut Found) {
     let mut plainly: BTreeMap<(Work, NameId), Vec<&WorkSlice>> = BTreeMap::new();
     for work_slice in work_slices
         .iter()
@@ -231,7 +235,7 @@ fn rows(case: &Case<'_>, ours: &Kernels, work_slices: &[WorkSlice], found: &mut 
     }
 }
 
-fn delays(case: &Case<'_>, ours: &Kernels, work_slices: &[WorkSlice], found: &mut Found) {
+fn delays(case: &Case<'_>, ours: &KernelSummary, work_slices: &[WorkSlice], found: &mut Found) {
     let mut delays: Vec<i64> = work_slices.iter().filter_map(delay).collect();
     delays.sort_unstable();
     let own: Vec<i64> = ours.delays.iter().map(|delay| delay.ps()).collect();
@@ -258,7 +262,7 @@ fn busy_of(case: &Case<'_>, track: TrackId) -> Option<i64> {
 type Queue = (u64, Vec<Span>, Vec<(i64, i64)>);
 
 /// Computes the work of a stream whose call has started and that has not started itself, after each change.
-fn queues(case: &Case<'_>, ours: &Kernels, work_slices: &[WorkSlice], found: &mut Found) {
+fn queues(case: &Case<'_>, ours: &KernelSummary, work_slices: &[WorkSlice], found: &mut Found) {
     let mut of_track: BTreeMap<TrackId, Queue> = BTreeMap::new();
     for work_slice in work_slices {
         let (count, spans, changes) = of_track.entry(work_slice.track).or_default();
@@ -309,7 +313,7 @@ fn queues(case: &Case<'_>, ours: &Kernels, work_slices: &[WorkSlice], found: &mu
     }
 }
 
-fn copies(case: &Case<'_>, ours: &Kernels, work_slices: &[WorkSlice], found: &mut Found) {
+fn copies(case: &Case<'_>, ours: &KernelSummary, work_slices: &[WorkSlice], found: &mut Found) {
     let mut by_name: BTreeMap<NameId, Vec<&WorkSlice>> = BTreeMap::new();
     for work_slice in work_slices
         .iter()
@@ -414,7 +418,7 @@ fn engine(case: &Case<'_>, work_slice: &WorkSlice) -> String {
     .to_owned()
 }
 
-fn engines(case: &Case<'_>, ours: &Kernels, work_slices: &[WorkSlice], found: &mut Found) {
+fn engines(case: &Case<'_>, ours: &KernelSummary, work_slices: &[WorkSlice], found: &mut Found) {
     let mut plainly: BTreeMap<(usize, String, Option<TrackId>), Vec<Span>> = BTreeMap::new();
     for work_slice in work_slices {
         let name = engine(case, work_slice);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use stepscope_test_data::{Corpus, corpus_tests};
 
 use stepscope_analysis::memory::fragmentation::fragmentation;
-use stepscope_analysis::memory::owners::{Category, Owners};
+use stepscope_analysis::memory::owners::{AllocationCategory, Owners};
 use stepscope_analysis::memory::{Allocator, Record};
 use stepscope_model::{ArgValue, Time};
 use stepscope_report::reports::{self, Options};
@@ -526,7 +526,7 @@ impl Training {
         }
     }
 
-    fn category(&self, file: usize, record: &Record) -> Option<Category> {
+    fn category(&self, file: usize, record: &Record) -> Option<AllocationCategory> {
         if !record.tracked || record.bytes <= 0 {
             return None;
         }
@@ -537,20 +537,24 @@ impl Training {
                 .find(|span| (span.0..=span.1).contains(&made))
                 .copied()
         };
-        let unless = |temporary: bool, live: Category| {
-            if temporary { Category::Temporary } else { live }
+        let unless = |temporary: bool, live: AllocationCategory| {
+            if temporary {
+                AllocationCategory::Temporary
+            } else {
+                live
+            }
         };
         let within = |span: Span| freed.is_some_and(|freed| freed <= span.1);
         Some(if let Some(step) = around(&self.optimizer[file]) {
-            unless(within(step), Category::OptimizerState)
+            unless(within(step), AllocationCategory::OptimizerState)
         } else if let Some(pass) = around(&self.backward[file]) {
-            unless(within(pass), Category::Gradient)
+            unless(within(pass), AllocationCategory::Gradient)
         } else if let Some(freed) = freed {
             let mut passes = self.backward[file].iter();
             let served = passes.any(|pass| (made..=freed).contains(&pass.0));
-            unless(!served, Category::Activation)
+            unless(!served, AllocationCategory::Activation)
         } else {
-            Category::Kept
+            AllocationCategory::Kept
         })
     }
 }

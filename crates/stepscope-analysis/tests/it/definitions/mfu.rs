@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stepscope_analysis::mfu::{Counted, mfu};
+use stepscope_analysis::mfu::{FlopSource, mfu};
 use stepscope_analysis::op_profile::{WorkSource, op_profile};
 use stepscope_analysis::torch_cost::{ProductFlops, product_flops};
 use stepscope_model::{ArgValue, TrackKind};
@@ -20,11 +20,11 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     let counted_flops = counted_flops(case);
     let (shapes, unknown) = from_shapes(case);
     let (flops, counted) = match (counted_flops > 0.0, shapes > 0.0) {
-        (true, _) => (counted_flops, Some(Counted::ByXla)),
-        (_, true) => (shapes, Some(Counted::FromShapes)),
+        (true, _) => (counted_flops, Some(FlopSource::ByXla)),
+        (_, true) => (shapes, Some(FlopSource::FromShapes)),
         _ => match from_model(case) {
             0.0 => (0.0, None),
-            flops => (flops, Some(Counted::FromModel)),
+            flops => (flops, Some(FlopSource::FromModel)),
         },
     };
     found.same("who counts", ours.counted, counted, context);
@@ -34,7 +34,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         flops,
         context,
     );
-    let unknown = if counted == Some(Counted::FromShapes) {
+    let unknown = if counted == Some(FlopSource::FromShapes) {
         unknown
     } else {
         0

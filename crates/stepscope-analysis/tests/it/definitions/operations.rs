@@ -6,7 +6,7 @@ use stepscope_test_data::{Corpus, corpus_tests};
 use stepscope_analysis::launch::Config;
 use stepscope_analysis::ops::available::available;
 use stepscope_analysis::ops::rates::Bound;
-use stepscope_analysis::ops::{By, OpReport, OpsQuery, Split, ops, trend};
+use stepscope_analysis::ops::{OpGrouping, OpReport, OpsQuery, Split, ops, trend};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_formats::xspace::{MemorySpace, memory_accesses};
 use stepscope_model::{ArgValue, TrackId, TrackKind};
@@ -17,7 +17,7 @@ use super::{Case, Found, judge};
 
 pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     let offered = available(case.trace, &case.cancel).unwrap();
-    for by in By::ALL {
+    for by in OpGrouping::ALL {
         let query = OpsQuery {
             by,
             split: Split::None,
@@ -25,22 +25,22 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         };
         let report = ops(case.trace, &query, &case.cancel).unwrap();
         // Only actions with names that only Lightning's trainer uses are offered.
-        if by != By::Action {
+        if by != OpGrouping::Action {
             let is_right = offered.classes.contains(&by) != report.rows.is_empty();
             found.holds("classes with rows are offered, no others", is_right, || {
                 format!("{} by {}", case.context, by.as_str())
             });
         }
         sums(case, by, &report, found);
-        if by == By::Framework {
+        if by == OpGrouping::Framework {
             split(case, &report, found);
         }
         if let Some(members) = members(case, by) {
             rows(case, by, &report, &members, found);
         }
         match by {
-            By::Framework => launched(case, &report, found),
-            By::Hlo => rates(case, &report, found),
+            OpGrouping::Framework => launched(case, &report, found),
+            OpGrouping::Hlo => rates(case, &report, found),
             _ => {}
         }
         if let Some(row) = report.rows.first() {
@@ -50,7 +50,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
 }
 
 /// Checks invariants of each row, and of all together.
-fn sums(case: &Case<'_>, by: By, report: &OpReport, found: &mut Found) {
+fn sums(case: &Case<'_>, by: OpGrouping, report: &OpReport, found: &mut Found) {
     let context = || format!("{} by {}", case.context, by.as_str());
     let own: i128 = report.rows.iter().map(|row| row.self_ps).sum();
     found.same("self of all", report.self_ps, own, context);
@@ -98,7 +98,7 @@ fn split(case: &Case<'_>, report: &OpReport, found: &mut Found) {
     };
     for split in [Split::Shapes, Split::Stack] {
         let query = OpsQuery {
-            by: By::Framework,
+            by: OpGrouping::Framework,
             split,
             range: None,
         };
@@ -116,7 +116,7 @@ fn split(case: &Case<'_>, report: &OpReport, found: &mut Found) {
 type Members = BTreeMap<TrackId, Vec<(usize, String)>>;
 
 /// Finds the slices of a class where a few names determine them.
-fn members(case: &Case<'_>, by: By) -> Option<Members> {
+fn members(case: &Case<'_>, by: OpGrouping) -> Option<Members> {
     let trace = case.trace;
     let of_torch = trace
         .by_category()
@@ -132,17 +132,17 @@ fn members(case: &Case<'_>, by: By) -> Option<Members> {
             let name = trace.name(slices.name[index]);
             let category = trace.name(slices.category.get(index));
             let own = match by {
-                By::Python => {
+                OpGrouping::Python => {
                     let python = matches!(category, "python_function" | "Python" | "python");
                     let marked = category.is_empty() && name.starts_with('$');
                     (thread && (python || marked)).then(|| name.to_owned())
                 }
-                By::Framework if of_torch => {
+                OpGrouping::Framework if of_torch => {
                     let runs = thread || track.kind == TrackKind::DeviceQueue;
                     (runs && is_operator(category) && !is_torchs_label(name))
                         .then(|| name.to_owned())
                 }
-                By::Module if of_torch => {
+                OpGrouping::Module if of_torch => {
                     if name.starts_with("[pl]") {
                         return None;
                     }
@@ -157,7 +157,7 @@ fn members(case: &Case<'_>, by: By) -> Option<Members> {
                         path.join("/")
                     })
                 }
-                By::Hlo if !of_torch => match (track.kind, track.name.as_str()) {
+                OpGrouping::Hlo if !of_torch => match (track.kind, track.name.as_str()) {
                     (TrackKind::DeviceQueue, "XLA Ops" | "Sparse Core Ops") => {
                         Some(instruction(name).to_owned())
                     }
@@ -220,7 +220,7 @@ struct Plain {
 /// Count, total, self, p95, and number of rows with the name.
 type Ours = (u64, i128, i128, f64, u64);
 
-fn rows(case: &Case<'_>, by: By, report: &OpReport, members: &Members, found: &mut Found) {
+fn rows(case: &Case<'_>, by: OpGrouping, report: &OpReport, members: &Members, found: &mut Found) {
     let context = || format!("{} by {}", case.context, by.as_str());
     let clocks = device_clocks(case, by, members);
     let mut plainly: BTreeMap<(&str, bool), Plain> = BTreeMap::new();
@@ -304,9 +304,13 @@ fn rows(case: &Case<'_>, by: By, report: &OpReport, members: &Members, found: &m
 }
 
 /// Computes durations by the device's own clock, of the operations for which every occurrence has it.
-fn device_clocks<'a>(case: &Case<'_>, by: By, members: &'a Members) -> BTreeMap<&'a str, Vec<i64>> {
+fn device_clocks<'a>(
+    case: &Case<'_>,
+    by: OpGrouping,
+    members: &'a Members,
+) -> BTreeMap<&'a str, Vec<i64>> {
     let mut clocks: BTreeMap<&str, Option<Vec<i64>>> = BTreeMap::new();
-    for (track, members) in members.iter().filter(|_| by == By::Hlo) {
+    for (track, members) in members.iter().filter(|_| by == OpGrouping::Hlo) {
         let track = &case.trace.tracks()[track.index()];
         let is_line = matches!(&*track.name, "XLA Ops" | "Sparse Core Ops");
         if track.kind != TrackKind::DeviceQueue || !is_line {
@@ -542,7 +546,7 @@ fn rates(case: &Case<'_>, report: &OpReport, found: &mut Found) {
 }
 
 /// Checks that an operation over the steps equals the report for the range of a step.
-fn of_a_step(case: &Case<'_>, by: By, name: &str, found: &mut Found) {
+fn of_a_step(case: &Case<'_>, by: OpGrouping, name: &str, found: &mut Found) {
     let cancel = Cancel::default();
     let selector = trend::OpSelector {
         name: name.to_owned(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use stepscope_test_data::{Corpus, corpus_tests};
 
-use stepscope_analysis::ranks::{Cell, Measure, ranks};
+use stepscope_analysis::ranks::{RankCell, RankMeasure, ranks};
 use stepscope_model::Dur;
 
 use super::plain;
@@ -16,7 +16,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     for cell in &ours.cells {
         let rank = &ours.ranks[cell.rank];
         let context = || format!("{} {} step {:?}", case.context, rank.name, cell.step);
-        let length = cell.values[Measure::Step as usize].ps();
+        let length = cell.values[RankMeasure::Step as usize].ps();
         let range = cell.start.ps()..cell.start.ps() + length;
         if let Some(number) = cell.step {
             let own = steps.iter().any(|step| {
@@ -63,7 +63,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
             let parts = own.map_or(&run_profile.breakdown.parts[index], |own| &own.parts);
             found.same(
                 "input of a rank",
-                cell.values[Measure::Input as usize],
+                cell.values[RankMeasure::Input as usize],
                 parts.input,
                 context,
             );
@@ -120,8 +120,8 @@ fn median(values: &[i64]) -> i64 {
     values[(values.len() - 1) / 2].midpoint(values[values.len() / 2])
 }
 
-fn outliers(case: &Case<'_>, cells: &[Cell], found: &mut Found) {
-    let mut by_step: BTreeMap<Option<i64>, Vec<&Cell>> = BTreeMap::new();
+fn outliers(case: &Case<'_>, cells: &[RankCell], found: &mut Found) {
+    let mut by_step: BTreeMap<Option<i64>, Vec<&RankCell>> = BTreeMap::new();
     for cell in cells {
         by_step.entry(cell.step).or_default().push(cell);
     }
@@ -133,7 +133,7 @@ fn outliers(case: &Case<'_>, cells: &[Cell], found: &mut Found) {
                 .collect::<Vec<_>>()
         };
         let least = median(&of(0)) as f64 * 0.05;
-        for measure in Measure::ALL {
+        for measure in RankMeasure::ALL {
             let values = of(measure as usize);
             let middle = median(&values);
             let off: Vec<i64> = values.iter().map(|value| (value - middle).abs()).collect();

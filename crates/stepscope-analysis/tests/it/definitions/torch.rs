@@ -1,6 +1,6 @@
 //! Section "torch tables": the sum of self times, for every file that torch wrote.
 
-use stepscope_compat::torch::{Grouping, averages};
+use stepscope_compat::torch::{TorchGrouping, averages};
 use stepscope_model::TrackKind;
 use stepscope_test_data::{Corpus, corpus_tests};
 
@@ -26,7 +26,7 @@ fn is_asynchronous(name: &str) -> bool {
 
 pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     let trace = case.trace;
-    let by_name = Grouping::default();
+    let by_name = TorchGrouping::default();
     let ours = averages(trace, by_name, None, &case.cancel).unwrap();
     // Calls of MTIA's runtime are linked to operators of other threads, and are on those threads.
     let moved = |name: &str| name == "mtia_runtime";

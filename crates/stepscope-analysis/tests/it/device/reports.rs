@@ -15,7 +15,7 @@ use stepscope_test_data::Corpus;
 use serde_json::Value;
 use stepscope_analysis::collectives::{CollectiveOp, collectives};
 use stepscope_analysis::device::Devices;
-use stepscope_analysis::kernels::{By, kernels};
+use stepscope_analysis::kernels::{KernelGrouping, kernels};
 use stepscope_analysis::launch::Launches;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_engine::Run;
@@ -40,7 +40,15 @@ fn by_name(run: &Run) -> BTreeMap<String, (u64, f64)> {
     let devices = Devices::from_trace(trace, &cancel).unwrap();
     let launches = Launches::from_trace(trace, &devices, &cancel).unwrap();
     let all = trace.span();
-    let found = kernels(trace, &devices, &launches, By::Name, &all, &cancel).unwrap();
+    let found = kernels(
+        trace,
+        &devices,
+        &launches,
+        KernelGrouping::Name,
+        &all,
+        &cancel,
+    )
+    .unwrap();
     let mut sums = BTreeMap::new();
     for row in &found.rows {
         let name = trace.name(row.key.name.unwrap()).to_owned();
@@ -49,8 +57,16 @@ fn by_name(run: &Run) -> BTreeMap<String, (u64, f64)> {
         sum.1 += row.total_ps as f64 / 1e6;
     }
     // Rows are a partition: their totals are those of the slices.
-    let by_work = kernels(trace, &devices, &launches, By::Work, &all, &cancel).unwrap();
-    let total = |rows: &[stepscope_analysis::kernels::Row]| -> i128 {
+    let by_work = kernels(
+        trace,
+        &devices,
+        &launches,
+        KernelGrouping::Work,
+        &all,
+        &cancel,
+    )
+    .unwrap();
+    let total = |rows: &[stepscope_analysis::kernels::KernelRow]| -> i128 {
         rows.iter().map(|row| row.total_ps).sum()
     };
     assert_eq!(total(&found.rows), total(&by_work.rows));
@@ -197,7 +213,15 @@ fn queues_and_copies_equal_hta() {
     let devices = Devices::from_trace(trace, &cancel).unwrap();
     let launches = Launches::from_trace(trace, &devices, &cancel).unwrap();
     let all = trace.span();
-    let found = kernels(trace, &devices, &launches, By::Name, &all, &cancel).unwrap();
+    let found = kernels(
+        trace,
+        &devices,
+        &launches,
+        KernelGrouping::Name,
+        &all,
+        &cancel,
+    )
+    .unwrap();
     let path = folder.join("torch_multirank/dlrm8.truth/hta/hta_queue_length_summary.csv");
     let text = std::fs::read_to_string(path).unwrap();
     let mut compared = 0;

@@ -9,7 +9,7 @@ use stepscope_store::Trace;
 
 use super::Shared;
 use super::links::NO_ID;
-use crate::torch::averages::Grouping;
+use crate::torch::averages::TorchGrouping;
 use crate::torch::interned_texts::Texts;
 use crate::torch::thread_events::ThreadEvents;
 use crate::torch::whole_number::whole;
@@ -171,7 +171,7 @@ pub(super) struct Read {
 /// Reads the grouping keys, and operations where they are counted.
 pub(super) fn read(
     trace: &Trace,
-    requested: Grouping,
+    requested: TorchGrouping,
     with_flops: bool,
     threads: &[ThreadEvents<'_>],
     cancel: &Cancel,
@@ -265,7 +265,7 @@ impl Read {
     /// Moves the columns to the threads. The stack column gets the stacks that the file has as text.
     pub(super) fn put(
         mut self,
-        requested: Grouping,
+        requested: TorchGrouping,
         threads: &mut [ThreadEvents<'_>],
         shared: &mut Shared,
         cancel: &Cancel,
@@ -347,7 +347,7 @@ fn args(
     trace: &Trace,
     thread_events: &ThreadEvents<'_>,
     at: usize,
-    requested: Grouping,
+    requested: TorchGrouping,
     (flops, concrete): (bool, bool),
     reading: &mut Reading,
 ) -> Args {

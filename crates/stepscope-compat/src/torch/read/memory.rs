@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use stepscope_model::{ArgKeys, Cancelled, NameId, Time};
 use stepscope_store::{Trace, galloping_search};
 
-use crate::torch::device::Device;
+use crate::torch::device::TorchDevice;
 use crate::torch::event_class::Words;
 use crate::torch::thread_events::{NO_EVENT, ThreadEvents, UnownedMemory};
 use crate::torch::whole_number::whole;
@@ -18,7 +18,7 @@ struct Record {
     name: NameId,
     at: Time,
     bytes: i64,
-    device: Option<Device>,
+    device: Option<TorchDevice>,
     is_oom: bool,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn read(
                 let _ =
                     trace.args_of_instant(chunk.track, index, KEYS, &mut |key, value| match key {
                         "Bytes" => bytes = whole(value).unwrap_or(0),
-                        _ => device = whole(value).and_then(Device::from_memory_record),
+                        _ => device = whole(value).and_then(TorchDevice::from_memory_record),
                     });
                 list.push(Record {
                     id,
@@ -124,14 +124,14 @@ pub(super) fn read(
 impl Record {
     fn on_cpu(&self) -> i64 {
         match self.device {
-            Some(Device::Cpu) => self.bytes,
+            Some(TorchDevice::Cpu) => self.bytes,
             _ => 0,
         }
     }
 
     fn on_device(&self) -> i64 {
         match self.device {
-            None | Some(Device::Cpu) => 0,
+            None | Some(TorchDevice::Cpu) => 0,
             Some(_) => self.bytes,
         }
     }
@@ -167,9 +167,9 @@ impl Records {
     }
 
     /// Returns the first device with a memory record.
-    pub(super) fn device(&self) -> Option<Device> {
+    pub(super) fn device(&self) -> Option<TorchDevice> {
         let mut devices = self.list.iter().filter_map(|record| record.device);
-        devices.find(|device| *device != Device::Cpu)
+        devices.find(|device| *device != TorchDevice::Cpu)
     }
 
     /// Attributes memory to events by time, whatever thread allocated it, as torch does: within the interval

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, Time};
 
 use super::Events;
-use crate::torch::averages::{Grouping, KeyAverage};
+use crate::torch::averages::{KeyAverage, TorchGrouping};
 use crate::torch::event_class::EventClass;
 use crate::torch::merge::{self, EventOrder};
 use crate::torch::thread_events::{NO_EVENT, ThreadEvents};
@@ -36,7 +36,7 @@ type Extra = (u32, u32, u32);
 
 struct Adder<'e, 'a> {
     events: &'e Events<'a>,
-    by: Grouping,
+    by: TorchGrouping,
     range: Option<&'e Range<Time>>,
     /// Sum by class and name, without further keys.
     plain: [Vec<u32>; EventClass::GROUPS],
@@ -153,7 +153,7 @@ impl Adder<'_, '_> {
 }
 
 impl<'a> Events<'a> {
-    fn adder<'e>(&'e self, by: Grouping, range: Option<&'e Range<Time>>) -> Adder<'e, 'a> {
+    fn adder<'e>(&'e self, by: TorchGrouping, range: Option<&'e Range<Time>>) -> Adder<'e, 'a> {
         Adder {
             events: self,
             by,
@@ -170,7 +170,7 @@ impl<'a> Events<'a> {
     /// Returns sums per key, in the order of each key's first event.
     pub(super) fn rows(
         &self,
-        by: Grouping,
+        by: TorchGrouping,
         range: Option<&Range<Time>>,
         cancel: &Cancel,
     ) -> Result<Vec<KeyAverage>, Cancelled> {
@@ -205,7 +205,7 @@ impl<'a> Events<'a> {
     }
 
     /// Creates a row with the properties that are no sums.
-    fn row(&self, sum: &Sum<'_>, by: Grouping) -> KeyAverage {
+    fn row(&self, sum: &Sum<'_>, by: TorchGrouping) -> KeyAverage {
         let (thread_events, at) = (&self.threads[sum.thread_events], sum.at);
         let class = thread_events.class[at];
         let column = |column: &[u32]| column.get(at).copied().unwrap_or(0);

@@ -7,7 +7,7 @@ use stepscope_store::Trace;
 use super::Shared;
 use super::args::{NO_SEQUENCE, NO_STACK};
 use super::links::{Links, Position};
-use crate::torch::averages::Grouping;
+use crate::torch::averages::TorchGrouping;
 use crate::torch::event_class::{EventClass, Words};
 use crate::torch::thread_events::{self, NO_EVENT, ThreadEvents};
 use stepscope_analysis::parallel::Cancel;
@@ -91,7 +91,7 @@ pub(super) fn open(
     trace: &Trace,
     words: &Words,
     threads: &[ThreadEvents<'_>],
-    by: Grouping,
+    by: TorchGrouping,
     cancel: &Cancel,
 ) -> Result<Vec<Option<Open>>, Cancelled> {
     if by.stack == 0 {

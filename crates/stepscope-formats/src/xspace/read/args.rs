@@ -5,7 +5,9 @@
 
 use std::borrow::Cow;
 
-use stepscope_model::{ArgError, ArgKeys, ArgSource, ArgValue, Instruction, Program, SharedBytes};
+use stepscope_model::{
+    ArgError, ArgKeys, ArgSource, ArgValue, Program, ProgramInstruction, SharedBytes,
+};
 
 use super::facts::module_name;
 use super::index::{EventMetadata, PlaneIndex, StatMetadata, frame};
@@ -68,7 +70,7 @@ impl ArgSource for XSpaceArgs {
         self.visit_wanted(token, Some(keys), visit)
     }
 
-    fn instructions(&self, visit: &mut dyn FnMut(&Instruction<'_>)) -> Result<(), ArgError> {
+    fn instructions(&self, visit: &mut dyn FnMut(&ProgramInstruction<'_>)) -> Result<(), ArgError> {
         self.programs(&mut |program| {
             crate::hlo::instructions(program.bytes, program.name, program.id, visit);
         })

@@ -7,7 +7,7 @@ use std::path::Path;
 use flate2::read::GzDecoder;
 use stepscope_formats::hlo::{InstructionAt, Module};
 use stepscope_hlo::graph::{
-    DataFlow, Drawing, NodeKind, Rect, Selection, VisibleGraph, adjacent, instruction_text,
+    DataFlow, Drawing, DrawnNodeKind, Rect, Selection, VisibleGraph, adjacent, instruction_text,
     is_inlined, module_text, neighbourhood, path, search, write_dot, write_svg,
 };
 use stepscope_test_data::{Corpus, corpus_tests};
@@ -436,7 +436,7 @@ fn the_limit_holds_and_stubs_count_the_rest(corpus: &Corpus) {
         let stubs = graph
             .nodes
             .iter()
-            .filter(|node| node.kind == NodeKind::Stub);
+            .filter(|node| node.kind == DrawnNodeKind::Stub);
         let all = graph.nodes.len() - 1 + stubs.map(|node| node.instructions).sum::<usize>();
         let entry = module.computation(module.entry.unwrap());
         let nodes = entry.instructions.clone();

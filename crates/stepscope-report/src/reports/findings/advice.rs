@@ -4,49 +4,49 @@ use std::fmt::Write as _;
 
 use super::platform::{Framework, Platform};
 use crate::report::{in_sentence, share};
-use stepscope_analysis::findings::{Cause, Detail, ExtraWork, Finding};
+use stepscope_analysis::findings::{Detail, ExtraWork, Finding, FindingCause};
 
 pub(super) fn advice(finding: &Finding, platform: &Platform) -> String {
     match finding.cause {
-        Cause::InputBound => input(finding, platform),
-        Cause::Straggler => straggler(finding).to_owned(),
-        Cause::LoadImbalance => {
+        FindingCause::InputBound => input(finding, platform),
+        FindingCause::Straggler => straggler(finding).to_owned(),
+        FindingCause::LoadImbalance => {
             "Share the work evenly: balance tokens between experts (capacity factor, auxiliary loss), sort \
              or pack samples by length, and compare the shapes of the slowest rank of each step."
                 .to_owned()
         }
-        Cause::ExposedCommunication => communication(finding, platform),
-        Cause::ExposedCopy => copies(finding, platform),
-        Cause::LaunchBound => launches(platform),
-        Cause::SmallKernels => small_kernels(finding, platform),
-        Cause::HostBound => host(finding, platform),
-        Cause::Synchronization => synchronization(platform).to_owned(),
-        Cause::MisplacedOp => format!(
+        FindingCause::ExposedCommunication => communication(finding, platform),
+        FindingCause::ExposedCopy => copies(finding, platform),
+        FindingCause::LaunchBound => launches(platform),
+        FindingCause::SmallKernels => small_kernels(finding, platform),
+        FindingCause::HostBound => host(finding, platform),
+        FindingCause::Synchronization => synchronization(platform).to_owned(),
+        FindingCause::MisplacedOp => format!(
             "Keep the tensors of {} on the device, so that neither it nor the copies around it run on the host.",
             finding.subjects.first().map_or_else(|| "the operator".to_owned(), |name| in_sentence(name))
         ),
-        Cause::Compilation => format!(
+        FindingCause::Compilation => format!(
             "{}{}{}",
             compilation(platform, !finding.compiled_functions.is_empty()),
             shapes(finding),
             compiled_functions(finding)
         ),
-        Cause::AllocatorThrash => {
+        FindingCause::AllocatorThrash => {
             "Do not call empty_cache() in the loop, and keep shapes the same from step to step, so that the \
              caching allocator can reuse its blocks."
                 .to_owned()
         }
-        Cause::Fragmentation => format!(
+        FindingCause::Fragmentation => format!(
             "Let segments grow ({}=expandable_segments:True), and keep shapes from changing from step to step.",
             platform.allocator_variable()
         ),
-        Cause::MemoryGrowth => {
+        FindingCause::MemoryGrowth => {
             "Release what each step keeps: append loss.item() or loss.detach() to lists instead of tensors \
              that hold their graph, and clear caches that grow."
                 .to_owned()
         }
-        Cause::NearMemoryLimit => memory_limit(platform).to_owned(),
-        Cause::OutlierSteps => {
+        FindingCause::NearMemoryLimit => memory_limit(platform).to_owned(),
+        FindingCause::OutlierSteps => {
             let collect = match platform.framework {
                 Framework::Other => "",
                 _ => ", collect garbage between epochs (gc.freeze(), gc.disable())",
@@ -56,30 +56,30 @@ pub(super) fn advice(finding: &Finding, platform: &Platform) -> String {
                  the loop: write checkpoints in the background, evaluate and log less often{collect}."
             )
         }
-        Cause::WarmUpOnly => match platform.framework {
+        FindingCause::WarmUpOnly => match platform.framework {
             Framework::PyTorch => {
                 "Nothing: leave the first steps out of comparisons (schedule(wait=…, warmup=…) in torch.profiler)."
             }
             _ => "Nothing: leave the first steps out of comparisons, as these figures do.",
         }
         .to_owned(),
-        Cause::PipelineBubble => {
+        FindingCause::PipelineBubble => {
             "Split each batch into more micro-batches, so that all stages work at once, and balance the stages."
                 .to_owned()
         }
-        Cause::IdleUnknown => unknown(platform).to_owned(),
-        Cause::ClockSkew => {
+        FindingCause::IdleUnknown => unknown(platform).to_owned(),
+        FindingCause::ClockSkew => {
             "Synchronise the hosts' clocks (chrony, PTP) before comparing arrival times across ranks."
                 .to_owned()
         }
-        Cause::ProfilerOverhead => {
+        FindingCause::ProfilerOverhead => {
             "These times are not the program's: record with fewer options (no stacks, no shapes), or only a \
              few steps, before looking for anything else."
                 .to_owned()
         }
-        Cause::LowPrecisionOpportunity => precision(finding).to_owned(),
-        Cause::MemoryBoundKernels => memory_bound(finding, platform).to_owned(),
-        Cause::DeviceBound => busy(finding, platform),
+        FindingCause::LowPrecisionOpportunity => precision(finding).to_owned(),
+        FindingCause::MemoryBoundKernels => memory_bound(finding, platform).to_owned(),
+        FindingCause::DeviceBound => busy(finding, platform),
     }
 }
 

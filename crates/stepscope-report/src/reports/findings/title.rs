@@ -5,7 +5,7 @@ use crate::report::{
     Link, Sentence, SentencePart, Unit, bytes, duration, in_sentence, plain, sentence, share,
     with_thousands,
 };
-use stepscope_analysis::findings::{Cause, Detail, Diagnosis, ExtraWork, Finding};
+use stepscope_analysis::findings::{Detail, Diagnosis, ExtraWork, Finding, FindingCause};
 
 /// Maximum number of steps that a title lists.
 const MOST_STEPS: usize = 5;
@@ -25,9 +25,9 @@ fn sentence_of(finding: &Finding, diagnosis: &Diagnosis, platform: &Platform) ->
     let cost = cost(finding, diagnosis);
     let at = location(finding);
     match finding.cause {
-        Cause::InputBound => sentence!("The program waits for input{}: {}", at, cost),
-        Cause::Straggler => straggler(finding, cost),
-        Cause::LoadImbalance => {
+        FindingCause::InputBound => sentence!("The program waits for input{}: {}", at, cost),
+        FindingCause::Straggler => straggler(finding, cost),
+        FindingCause::LoadImbalance => {
             let of_devices =
                 matches!(&finding.detail, Detail::Rank { who, .. } if who.starts_with("device"));
             sentence!(
@@ -37,41 +37,43 @@ fn sentence_of(finding: &Finding, diagnosis: &Diagnosis, platform: &Platform) ->
                 cost
             )
         }
-        Cause::ExposedCommunication => sentence!("Exposed communication{}: {}", at, cost),
-        Cause::ExposedCopy => sentence!("Exposed copies{}: {}", at, cost),
-        Cause::LaunchBound => {
+        FindingCause::ExposedCommunication => sentence!("Exposed communication{}: {}", at, cost),
+        FindingCause::ExposedCopy => sentence!("Exposed copies{}: {}", at, cost),
+        FindingCause::LaunchBound => {
             sentence!(
                 "The host launches more slowly than the device computes{}: {}",
                 at,
                 cost
             )
         }
-        Cause::SmallKernels => small_kernels(finding, cost),
-        Cause::HostBound if matches!(finding.detail, Detail::None) => {
+        FindingCause::SmallKernels => small_kernels(finding, cost),
+        FindingCause::HostBound if matches!(finding.detail, Detail::None) => {
             sentence!("Garbage collection holds the program up{}: {}", at, cost)
         }
-        Cause::HostBound if finding.detail == Detail::Waits => {
+        FindingCause::HostBound if finding.detail == Detail::Waits => {
             sentence!(
                 "The thread of the steps waits while no recorded thread computes{}: {}",
                 at,
                 cost
             )
         }
-        Cause::HostBound => sentence!("The device waits while the host works{}: {}", at, cost),
-        Cause::Synchronization => sentence!(
+        FindingCause::HostBound => {
+            sentence!("The device waits while the host works{}: {}", at, cost)
+        }
+        FindingCause::Synchronization => sentence!(
             "The host waits for the device ({} per step) and cannot run ahead{}: {}",
             calls(finding),
             at,
             cost
         ),
-        Cause::MisplacedOp => {
+        FindingCause::MisplacedOp => {
             sentence!(
                 "An operator runs on the CPU while the device waits{}: {}",
                 at,
                 cost
             )
         }
-        Cause::Compilation => match &finding.detail {
+        FindingCause::Compilation => match &finding.detail {
             Detail::Steps { numbers, .. } => sentence!(
                 "{} compile{}{}: {}",
                 steps(numbers, platform),
@@ -82,7 +84,7 @@ fn sentence_of(finding: &Finding, diagnosis: &Diagnosis, platform: &Platform) ->
             _ if diagnosis.are_steps => sentence!("Compilation within steps{}: {}", at, cost),
             _ => sentence!("Compilation{}: {}", at, cost),
         },
-        Cause::AllocatorThrash => {
+        FindingCause::AllocatorThrash => {
             let within = if diagnosis.are_steps {
                 " within steps"
             } else {
@@ -95,15 +97,15 @@ fn sentence_of(finding: &Finding, diagnosis: &Diagnosis, platform: &Platform) ->
                 cost
             )
         }
-        Cause::Fragmentation => sentence!(
+        FindingCause::Fragmentation => sentence!(
             "Allocations find no free block that is large enough, and the allocator asks the driver{}: {}",
             at,
             cost
         ),
-        Cause::MemoryGrowth => growth(finding, at),
-        Cause::NearMemoryLimit => limit(finding),
-        Cause::OutlierSteps => outliers(finding, at, cost, platform),
-        Cause::WarmUpOnly => match &finding.detail {
+        FindingCause::MemoryGrowth => growth(finding, at),
+        FindingCause::NearMemoryLimit => limit(finding),
+        FindingCause::OutlierSteps => outliers(finding, at, cost, platform),
+        FindingCause::WarmUpOnly => match &finding.detail {
             Detail::WarmUp {
                 numbers,
                 compile_ns,
@@ -127,38 +129,40 @@ fn sentence_of(finding: &Finding, diagnosis: &Diagnosis, platform: &Platform) ->
             }
             _ => "Only the first steps are slow".into(),
         },
-        Cause::PipelineBubble => {
+        FindingCause::PipelineBubble => {
             sentence!(
                 "The devices take turns: each waits for another one, {}",
                 cost
             )
         }
-        Cause::IdleUnknown => {
+        FindingCause::IdleUnknown => {
             sentence!(
                 "The device is idle, and the trace does not tell why: {}",
                 cost
             )
         }
-        Cause::ClockSkew => clocks(finding),
-        Cause::ProfilerOverhead => {
+        FindingCause::ClockSkew => clocks(finding),
+        FindingCause::ProfilerOverhead => {
             sentence!("The profiler itself delays the program{}: {}", at, cost)
         }
-        Cause::LowPrecisionOpportunity => {
+        FindingCause::LowPrecisionOpportunity => {
             sentence!("Matrix products in 32-bit precision{}: {}", at, cost)
         }
-        Cause::MemoryBoundKernels if finding.detail == (Detail::Chains { attention: true }) => {
+        FindingCause::MemoryBoundKernels
+            if finding.detail == (Detail::Chains { attention: true }) =>
+        {
             sentence!(
                 "Attention is computed as products and softmax, kernel by kernel{}: {}",
                 at,
                 cost
             )
         }
-        Cause::MemoryBoundKernels => sentence!(
+        FindingCause::MemoryBoundKernels => sentence!(
             "Element-wise kernels in a row move memory that one fused kernel would not{}: {}",
             at,
             cost
         ),
-        Cause::DeviceBound => busy(finding, platform),
+        FindingCause::DeviceBound => busy(finding, platform),
     }
 }
 

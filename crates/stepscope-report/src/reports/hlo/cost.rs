@@ -6,7 +6,7 @@ use stepscope_hlo::cost::{Analysis, Rules};
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
-use super::{NO_PROGRAMS, Program, chosen, note_losses};
+use super::{NO_PROGRAMS, RunProgram, chosen, note_losses};
 use crate::report::{
     Cell, Column, Link, Report, Table, Unit, bytes, count, sentence, with_thousands,
 };
@@ -28,7 +28,7 @@ pub(in crate::reports) fn make(
     if programs.is_empty() {
         return Ok(Report::missing(KIND, NO_PROGRAMS));
     }
-    let mut costs: Vec<(&Program, &Analysis)> = Vec::new();
+    let mut costs: Vec<(&RunProgram, &Analysis)> = Vec::new();
     for program in &programs {
         cancel.check()?;
         costs.push((program, program.costs(Rules::Base)));
@@ -96,7 +96,7 @@ pub(in crate::reports) fn whole(figure: f64) -> Cell {
     }
 }
 
-fn modules(costs: &[(&Program, &Analysis)]) -> Table {
+fn modules(costs: &[(&RunProgram, &Analysis)]) -> Table {
     let mut table = Table::new(vec![
         Column::new("module", "Module", Unit::Text),
         Column::new("program_id", "Program", Unit::Text),

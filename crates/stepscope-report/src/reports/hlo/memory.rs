@@ -8,7 +8,7 @@ use stepscope_hlo::memory::{HOST_SPACE, MAIN_SPACE, Space, program_order};
 use stepscope_model::{Cancelled, TrackKind};
 use stepscope_store::{FactValue, FileFacts, Trace, Track};
 
-use super::{NO_PROGRAMS, Program, chosen, note_losses};
+use super::{NO_PROGRAMS, RunProgram, chosen, note_losses};
 use crate::report::Cell;
 use crate::report::{Column, Link, Report, Table, Unit, bytes, count, sentence};
 use crate::reports::Options;
@@ -42,10 +42,10 @@ pub(in crate::reports) fn make(
     cancel: &Cancel,
 ) -> Result<Report, Cancelled> {
     let programs = chosen(trace, options, cancel)?;
-    let mut rows: Vec<(&Program, &Space)> = Vec::new();
+    let mut rows: Vec<(&RunProgram, &Space)> = Vec::new();
     for program in &programs {
         cancel.check()?;
-        let program: &Program = program;
+        let program: &RunProgram = program;
         rows.extend(
             program
                 .plan()
@@ -150,7 +150,7 @@ fn capacity(trace: &Trace, cancel: &Cancel) -> Result<Option<i64>, Cancelled> {
     Ok(first.filter(|first| sizes.all(|size| size == Some(*first))))
 }
 
-fn memory_of_modules(rows: &[(&Program, &Space)], capacity: Option<i64>) -> Table {
+fn memory_of_modules(rows: &[(&RunProgram, &Space)], capacity: Option<i64>) -> Table {
     let mut table = Table::new(vec![
         Column::new("module", "Module", Unit::Text),
         Column::new("program_id", "Program", Unit::Text),
@@ -207,7 +207,7 @@ fn memory_of_modules(rows: &[(&Program, &Space)], capacity: Option<i64>) -> Tabl
 }
 
 /// The curve: each position of program order at which the live bytes change.
-fn positions(rows: &[(&Program, &Space)]) -> Table {
+fn positions(rows: &[(&RunProgram, &Space)]) -> Table {
     let mut table = Table::new(vec![
         Column::new("module", "Module", Unit::Text),
         Column::new("program_id", "Program", Unit::Text),

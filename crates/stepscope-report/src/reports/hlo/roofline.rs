@@ -10,7 +10,7 @@ use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::peaks::{DevicePeaks, PeakSource};
 use stepscope_analysis::roofline::{DeviceRoofs, Point};
 use stepscope_analysis::steps::steps_of;
-use stepscope_hlo::cost::{Level, Precision, Work};
+use stepscope_hlo::cost::{InstructionWork, Level, Precision};
 use stepscope_model::{Cancelled, Time};
 use stepscope_store::Trace;
 
@@ -36,7 +36,7 @@ struct Row<'a> {
     time_ps: i128,
     unknown_ps: i128,
     executions: u64,
-    work: Work,
+    work: InstructionWork,
     /// The peaks of its device; `None` for a group over devices with different peaks.
     peaks: Option<DevicePeaks>,
 }
@@ -258,7 +258,7 @@ impl Row<'_> {
             time_ps: 0,
             unknown_ps: 0,
             executions: 0,
-            work: Work::default(),
+            work: InstructionWork::default(),
             peaks: self.peaks.clone(),
         }
     }
@@ -349,7 +349,7 @@ fn place_columns() -> [Column; 11] {
 
 /// The cells of [`place_columns`].
 fn place_cells(
-    work: &Work,
+    work: &InstructionWork,
     is_known: bool,
     point: Option<&Point>,
     peaks: Option<&DevicePeaks>,

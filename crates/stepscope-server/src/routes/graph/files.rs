@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::response::Response;
-use stepscope_hlo::graph::{NodeKind, OpClass, module_text, write_dot, write_svg};
+use stepscope_hlo::graph::{DrawnNodeKind, NodeClass, module_text, write_dot, write_svg};
 
 use super::{DrawnGraph, TimedProgram};
 use crate::problem::Problem;
@@ -76,7 +76,7 @@ pub(in crate::routes) async fn svg(
         let drawn = DrawnGraph::new(&timed, params)?;
         let module = &timed.program.module;
         let fills = drawn.graph.nodes.iter().map(|node| match node.kind {
-            NodeKind::Instruction(at) => OpClass::new(module.instruction(at)).fill(),
+            DrawnNodeKind::Instruction(at) => NodeClass::new(module.instruction(at)).fill(),
             _ => "#ffffff",
         });
         let fills: Vec<&str> = fills.collect();

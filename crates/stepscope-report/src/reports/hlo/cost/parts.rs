@@ -9,15 +9,17 @@ use std::collections::BTreeMap;
 
 use stepscope_analysis::ops::hlo::category;
 use stepscope_formats::hlo::{Instruction, InstructionAt, Module};
-use stepscope_hlo::cost::{Analysis, Cost, Executions, Role, Work, counts_by_parts, executions};
+use stepscope_hlo::cost::{
+    Analysis, Cost, ExecutionRole, Executions, InstructionWork, counts_by_parts, executions,
+};
 
 use super::super::scope;
-use super::{Program, whole};
+use super::{RunProgram, whole};
 use crate::report::{Cell, Column, Table, Unit};
 
 /// An instruction that runs: those inside of fusions and of reductions are part of one.
 struct Operation<'a> {
-    program: &'a Program,
+    program: &'a RunProgram,
     instruction: &'a Instruction,
     cost: &'a Cost,
     executions: Executions,
@@ -36,7 +38,7 @@ impl Operation<'_> {
     }
 }
 
-fn operations_of<'a>(costs: &'a [(&'a Program, &'a Analysis)]) -> Vec<Operation<'a>> {
+fn operations_of<'a>(costs: &'a [(&'a RunProgram, &'a Analysis)]) -> Vec<Operation<'a>> {
     let mut found = Vec::new();
     for (program, analysis) in costs {
         let runs = executions(&program.module);
@@ -47,7 +49,7 @@ fn operations_of<'a>(costs: &'a [(&'a Program, &'a Analysis)]) -> Vec<Operation<
         let instructions = program.module.instructions.iter();
         for (instruction, cost) in instructions.zip(&analysis.instructions) {
             let executions = runs[instruction.computation as usize];
-            if executions.role != Role::Inside {
+            if executions.role != ExecutionRole::Inside {
                 found.push(Operation {
                     program,
                     instruction,
@@ -61,7 +63,7 @@ fn operations_of<'a>(costs: &'a [(&'a Program, &'a Analysis)]) -> Vec<Operation<
     found
 }
 
-pub(super) fn operations(costs: &[(&Program, &Analysis)]) -> Table {
+pub(super) fn operations(costs: &[(&RunProgram, &Analysis)]) -> Table {
     let mut table = Table::new(vec![
         Column::new("module", "Module", Unit::Text),
         Column::new("program_id", "Program", Unit::Text),
@@ -153,18 +155,18 @@ pub(super) fn operations(costs: &[(&Program, &Analysis)]) -> Table {
 /// What the operations of a group do.
 #[derive(Default)]
 struct Group {
-    role: Role,
+    role: ExecutionRole,
     trip_count: Option<u64>,
     outer_loop: String,
-    once: Work,
-    with_loops: Work,
+    once: InstructionWork,
+    with_loops: InstructionWork,
     unknown: u64,
     operations: u64,
 }
 
 /// Returns a row for each computation, scope, category or loop of each program: the operations are those that the
 /// module's figures have.
-pub(super) fn groups(costs: &[(&Program, &Analysis)], by: &str) -> Table {
+pub(super) fn groups(costs: &[(&RunProgram, &Analysis)], by: &str) -> Table {
     let programs: BTreeMap<_, usize> = costs
         .iter()
         .enumerate()

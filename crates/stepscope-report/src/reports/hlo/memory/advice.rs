@@ -1,10 +1,10 @@
 //! What would make the peaks smaller, in words.
 
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::programs::Program;
+use stepscope_analysis::programs::RunProgram;
 use stepscope_formats::hlo::{InstructionAt, Module};
 use stepscope_hlo::cost::Rules;
-use stepscope_hlo::memory::{Advice, Change, Space, advice};
+use stepscope_hlo::memory::{Advice, MemoryAdvice, Space, advice};
 use stepscope_model::Cancelled;
 
 use super::values::value;
@@ -15,7 +15,7 @@ use crate::reports::mfu::operations as operations_in_words;
 const LEAST_SHARE: f64 = 0.001;
 
 /// Returns a row for each change that saves a noticeable share of the largest peak, the most effective first.
-pub(super) fn table(rows: &[(&Program, &Space)], cancel: &Cancel) -> Result<Table, Cancelled> {
+pub(super) fn table(rows: &[(&RunProgram, &Space)], cancel: &Cancel) -> Result<Table, Cancelled> {
     let mut table = Table::new(vec![
         Column::new("module", "Module", Unit::Text),
         Column::new("program_id", "Program", Unit::Text),
@@ -31,7 +31,7 @@ pub(super) fn table(rows: &[(&Program, &Space)], cancel: &Cancel) -> Result<Tabl
         Column::new("last_position", "To", Unit::Number),
         Column::new("text", "How", Unit::Text),
     ]);
-    let mut found: Vec<(&Program, &Space, Advice)> = Vec::new();
+    let mut found: Vec<(&RunProgram, &Space, Advice)> = Vec::new();
     for (program, space) in rows {
         cancel.check()?;
         let advice = advice(&program.module, &space.live);
@@ -62,29 +62,29 @@ pub(super) fn table(rows: &[(&Program, &Space)], cancel: &Cancel) -> Result<Tabl
     Ok(table)
 }
 
-fn name(change: Change) -> &'static str {
+fn name(change: MemoryAdvice) -> &'static str {
     match change {
-        Change::Donate { .. } => "donate an argument",
-        Change::FillTiles => "fill the tiles",
-        Change::Delay { .. } => "compute later",
-        Change::Recompute { .. } => "compute again",
+        MemoryAdvice::Donate { .. } => "donate an argument",
+        MemoryAdvice::FillTiles => "fill the tiles",
+        MemoryAdvice::Delay { .. } => "compute later",
+        MemoryAdvice::Recompute { .. } => "compute again",
     }
 }
 
-fn how(program: &Program, advice: &Advice) -> String {
+fn how(program: &RunProgram, advice: &Advice) -> String {
     match advice.change {
-        Change::Donate { argument } => format!(
+        MemoryAdvice::Donate { argument } => format!(
             "Donate {}: it has this shape, and nothing reads it once the result is written. In JAX: donate_argnums of \
              jit, if the caller needs the argument no more.",
             argument_name(&program.module, argument)
         ),
-        Change::FillTiles => {
+        MemoryAdvice::FillTiles => {
             "Choose sizes that fill whole tiles of the layout: the rest of the last tiles is padding.".to_owned()
         }
-        Change::Delay { first_use } => format!(
+        MemoryAdvice::Delay { first_use } => format!(
             "Nothing reads it before position {first_use}, and its operands are in memory until then: compute it there."
         ),
-        Change::Recompute { next_use, .. } => {
+        MemoryAdvice::Recompute { next_use, .. } => {
             let at = advice.lifetime.instruction;
             let costs = &program.costs(Rules::Base).instructions;
             let cost = at.and_then(|at| costs.get(at as usize));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stepscope_analysis::programs::{Program, ProgramKey};
+use stepscope_analysis::programs::{ProgramKey, RunProgram};
 use stepscope_formats::hlo::Instruction;
 use stepscope_hlo::memory::{Lifetime, Space};
 
@@ -11,7 +11,7 @@ use crate::reports::hlo::scope;
 
 /// A value in memory with the program that defines it.
 pub(super) struct Value<'a> {
-    pub(super) program: &'a Program,
+    pub(super) program: &'a RunProgram,
     pub(super) space: &'a Space,
     pub(super) lifetime: &'a Lifetime,
     pub(super) instruction: Option<&'a Instruction>,
@@ -63,7 +63,7 @@ impl Value<'_> {
 }
 
 pub(super) fn value<'a>(
-    program: &'a Program,
+    program: &'a RunProgram,
     space: &'a Space,
     lifetime: &'a Lifetime,
 ) -> Value<'a> {
@@ -78,7 +78,7 @@ pub(super) fn value<'a>(
 
 /// Returns the values alive at a position of program order, or at the peak of each memory space.
 pub(super) fn alive<'a>(
-    rows: &'a [(&'a Program, &'a Space)],
+    rows: &'a [(&'a RunProgram, &'a Space)],
     position: Option<u32>,
 ) -> impl Iterator<Item = Value<'a>> {
     rows.iter().flat_map(move |(program, space)| {
@@ -89,7 +89,7 @@ pub(super) fn alive<'a>(
 }
 
 /// Returns every value.
-pub(super) fn all<'a>(rows: &'a [(&'a Program, &'a Space)]) -> impl Iterator<Item = Value<'a>> {
+pub(super) fn all<'a>(rows: &'a [(&'a RunProgram, &'a Space)]) -> impl Iterator<Item = Value<'a>> {
     rows.iter().flat_map(|(program, space)| {
         let lifetimes = space.live.lifetimes.iter();
         lifetimes.map(move |lifetime| value(program, space, lifetime))
@@ -144,7 +144,7 @@ struct Group {
 }
 
 /// Returns a row for each class, shape, opcode, scope or line of source of the values alive at a position.
-pub(super) fn groups(rows: &[(&Program, &Space)], by: &str, position: Option<u32>) -> Table {
+pub(super) fn groups(rows: &[(&RunProgram, &Space)], by: &str, position: Option<u32>) -> Table {
     let (key, title) = match by {
         "class" => ("class", "Class"),
         "shape" => ("shape", "Shape"),

@@ -6,9 +6,9 @@ use stepscope_analysis::ops::has_torch_operators;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::peaks::DevicePeaks;
 use stepscope_analysis::roofline::{DeviceRoofs, Point};
-use stepscope_analysis::torch_cost::{OpClass, OpCost};
+use stepscope_analysis::torch_cost::{OpCost, TorchOpClass};
 use stepscope_analysis::torch_op_profile::{TorchOp, TorchOpQuery, torch_op_profile};
-use stepscope_hlo::cost::{LevelBytes, PrecisionFlops, Work};
+use stepscope_hlo::cost::{InstructionWork, LevelBytes, PrecisionFlops};
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
@@ -35,7 +35,7 @@ struct Row {
     time_ps: i128,
     unknown_ps: i128,
     calls: u64,
-    work: Work,
+    work: InstructionWork,
     /// The peaks of its device; `None` for a group over devices with different peaks.
     peaks: Option<DevicePeaks>,
 }
@@ -50,14 +50,14 @@ impl Row {
             },
             shapes: op.shapes.clone(),
             types: op.types.clone(),
-            class: op.class.map_or("unknown", OpClass::as_str),
+            class: op.class.map_or("unknown", TorchOpClass::as_str),
             step: op.step,
             time_ps: op.time_ps,
             unknown_ps: if op.cost.is_none() { op.time_ps } else { 0 },
             calls: op.calls,
             work: op
                 .cost
-                .map_or_else(Work::default, |cost| work(cost, op.calls)),
+                .map_or_else(InstructionWork::default, |cost| work(cost, op.calls)),
             peaks,
         }
     }
@@ -98,9 +98,9 @@ impl Row {
 }
 
 /// Returns the work of all calls; operators of PyTorch work in the main memory.
-fn work(cost: OpCost, calls: u64) -> Work {
+fn work(cost: OpCost, calls: u64) -> InstructionWork {
     let (flops, bytes) = (cost.flops as f64, cost.bytes as f64);
-    let one = Work {
+    let one = InstructionWork {
         flops,
         transcendentals: 0.0,
         bytes,
