@@ -99,34 +99,6 @@ impl OpGrouping {
         }
     }
 
-    /// Returns the title for display.
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Framework => "framework operations",
-            Self::Hlo => "HLO operations",
-            Self::Module => "modules",
-            Self::Action => "Lightning actions",
-            Self::Label => "labels",
-            Self::Python => "Python functions",
-            Self::NeuronFramework => "framework operations on Neuron devices",
-            Self::NeuronHlo => "HLO operations on Neuron devices",
-        }
-    }
-
-    /// Returns the title for this many rows: `1 label`, `2 labels`.
-    pub fn title_of(self, rows: usize) -> String {
-        let title = self.title();
-        if rows != 1 {
-            return title.to_owned();
-        }
-        let (noun, rest) = title
-            .split_once(" on ")
-            .map_or((title, String::new()), |(noun, rest)| {
-                (noun, format!(" on {rest}"))
-            });
-        format!("{}{rest}", noun.strip_suffix('s').unwrap_or(noun))
-    }
-
     /// Returns the class that this word selects.
     pub fn from_name(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|by| by.as_str() == word)

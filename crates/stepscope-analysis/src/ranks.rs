@@ -63,18 +63,6 @@ impl RankMeasure {
             Self::Input => "input_ns",
         }
     }
-
-    /// Returns the title of its column.
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Step => "Step time",
-            Self::Compute => "Compute",
-            Self::Communication => "Communication",
-            Self::ExposedCommunication => "Exposed communication",
-            Self::Idle => "Idle",
-            Self::Input => "Input",
-        }
-    }
 }
 
 /// A rank of the run.

@@ -137,7 +137,7 @@ fn sentence_of(by: OpGrouping, found: &OpReport) -> Sentence {
         return sentence!(
             "{} {} took {} on the host and launched {} of device work; the largest is {} ({}).",
             count,
-            by.title_of(rows.len()),
+            title_of_rows(by, rows.len()),
             self_time,
             duration(ns(launched)).link(Link::page("kernels")),
             in_sentence(&first.name),
@@ -147,11 +147,39 @@ fn sentence_of(by: OpGrouping, found: &OpReport) -> Sentence {
     sentence!(
         "{} {} took {}; the largest is {} ({}).",
         count,
-        by.title_of(rows.len()),
+        title_of_rows(by, rows.len()),
         self_time,
         in_sentence(&first.name),
         share(first.share).link(row)
     )
+}
+
+/// Returns the name of the rows of a grouping.
+pub(super) const fn title(by: OpGrouping) -> &'static str {
+    match by {
+        OpGrouping::Framework => "framework operations",
+        OpGrouping::Hlo => "HLO operations",
+        OpGrouping::Module => "modules",
+        OpGrouping::Action => "Lightning actions",
+        OpGrouping::Label => "labels",
+        OpGrouping::Python => "Python functions",
+        OpGrouping::NeuronFramework => "framework operations on Neuron devices",
+        OpGrouping::NeuronHlo => "HLO operations on Neuron devices",
+    }
+}
+
+/// Returns the [`title`] for this many rows: `1 label`, `2 labels`.
+fn title_of_rows(by: OpGrouping, rows: usize) -> String {
+    let title = title(by);
+    if rows != 1 {
+        return title.to_owned();
+    }
+    let (noun, rest) = title
+        .split_once(" on ")
+        .map_or((title, String::new()), |(noun, rest)| {
+            (noun, format!(" on {rest}"))
+        });
+    format!("{}{rest}", noun.strip_suffix('s').unwrap_or(noun))
 }
 
 fn ns(ps: i128) -> f64 {

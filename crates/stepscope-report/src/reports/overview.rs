@@ -132,7 +132,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     let costliest = ops_report::costliest(&operations);
     let works = ops_report::Works::default();
     let top = ops_report::rows(costliest.into_iter(), &works, options.top.min(TOP_OPS));
-    report.section("ops", format!("Top {}", by.title()), top);
+    report.section("ops", format!("Top {}", ops_report::title(by)), top);
     report.section("environment", "Environment", environment::table(trace));
     report.notes = step_notes(trace, &run_profile.steps.notes);
     Ok(report)

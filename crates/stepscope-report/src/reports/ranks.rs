@@ -201,6 +201,18 @@ fn medians(summaries: &[RankSummary], measure: RankMeasure) -> Vec<(Dur, usize)>
 /// Peak memory of a rank.
 const PEAK: Column = Column::new("peak_memory_bytes", "Peak memory", Unit::Bytes);
 
+/// Returns the title of the column of a measure.
+const fn title(measure: RankMeasure) -> &'static str {
+    match measure {
+        RankMeasure::Step => "Step time",
+        RankMeasure::Compute => "Compute",
+        RankMeasure::Communication => "Communication",
+        RankMeasure::ExposedCommunication => "Exposed communication",
+        RankMeasure::Idle => "Idle",
+        RankMeasure::Input => "Input",
+    }
+}
+
 fn by_step(trace: &Trace, found: &Ranks) -> Table {
     let start = run_start(trace);
     let mut columns = vec![
@@ -209,7 +221,7 @@ fn by_step(trace: &Trace, found: &Ranks) -> Table {
         Column::new("start_ns", "Start", Unit::Ns),
     ];
     columns.extend(
-        RankMeasure::ALL.map(|measure| Column::new(measure.key(), measure.title(), Unit::Ns)),
+        RankMeasure::ALL.map(|measure| Column::new(measure.key(), title(measure), Unit::Ns)),
     );
     columns.push(PEAK);
     columns.push(Column::new("outlier", "Outlier in", Unit::Text));
@@ -220,7 +232,7 @@ fn by_step(trace: &Trace, found: &Ranks) -> Table {
             .into_iter()
             .zip(cell.outliers)
             .filter(|(_, outlier)| *outlier)
-            .map(|(measure, _)| measure.title())
+            .map(|(measure, _)| title(measure))
             .collect();
         table.push([
             found.ranks[cell.rank].name.as_str().into(),
@@ -245,7 +257,7 @@ fn by_rank(found: &Ranks, summaries: &[RankSummary]) -> Table {
         Column::new("steps", "Steps", Unit::Count),
     ];
     columns.extend(
-        RankMeasure::ALL.map(|measure| Column::new(measure.key(), measure.title(), Unit::Ns)),
+        RankMeasure::ALL.map(|measure| Column::new(measure.key(), title(measure), Unit::Ns)),
     );
     columns.push(PEAK);
     columns.push(Column::new("outliers", "Outliers", Unit::Count));
@@ -306,7 +318,7 @@ fn by_measure(found: &Ranks, summaries: &[RankSummary]) -> Table {
         };
         let middle = median(medians.iter().map(|(dur, _)| *dur));
         table.push([
-            measure.title().into(),
+            title(measure).into(),
             middle.into(),
             found.ranks[low.1].name.as_str().into(),
             low.0.into(),
