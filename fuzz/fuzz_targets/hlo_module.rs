@@ -10,7 +10,7 @@ use stepscope_formats::Format;
 use stepscope_formats::hlo::{ComputationAt, InstructionAt, Module, module_header};
 use stepscope_hlo::cost::{Analysis, Rules};
 use stepscope_hlo::graph::{
-    DataFlow, Drawing, Selection, VisibleGraph, adjacent, instruction_text, module_text,
+    DataFlow, GraphLayout, Selection, VisibleGraph, adjacent, instruction_text, module_text,
     neighbourhood, path, search, write_dot, write_svg,
 };
 use stepscope_hlo::memory::{Plan, advice, program_order};
@@ -88,7 +88,7 @@ fn selection(root: ComputationAt, only: Option<&[InstructionAt]>) -> Selection<'
 
 fn draw(graph: &VisibleGraph) {
     let details = vec![String::new(); graph.nodes.len()];
-    let drawing = Drawing::new(graph, &details);
+    let drawing = GraphLayout::new(graph, &details);
     assert_eq!(drawing.nodes.len(), graph.nodes.len());
     assert!(drawing.width.is_finite() && drawing.height.is_finite());
     let _ = write_svg(graph, &drawing, &details, &[]);

@@ -19,7 +19,7 @@ use std::time::Instant;
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::analysis::programs;
 use stepscope_engine::report::reports::{self, Options};
-use stepscope_hlo::graph::{Drawing, Selection, VisibleGraph};
+use stepscope_hlo::graph::{GraphLayout, Selection, VisibleGraph};
 use stepscope_model::ReadContext;
 use stepscope_store::Trace;
 
@@ -45,7 +45,7 @@ fn time<S, T>(
 }
 
 /// Reads the first program, and draws its entry computation with its costs and its plan.
-fn first_graph(trace: &Trace) -> Drawing {
+fn first_graph(trace: &Trace) -> GraphLayout {
     let program = programs::read(trace, &Cancel::default(), |_| true)
         .unwrap()
         .remove(0);
@@ -64,7 +64,7 @@ fn first_graph(trace: &Trace) -> Drawing {
         },
     );
     let details = vec![String::new(); graph.nodes.len()];
-    Drawing::new(&graph, &details)
+    GraphLayout::new(&graph, &details)
 }
 
 fn main() {

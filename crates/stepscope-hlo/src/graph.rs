@@ -2,7 +2,7 @@
 //!
 //! [`DataFlow`] knows who uses a value and who calls a computation. [`neighbourhood`] selects the
 //! instructions around one, [`VisibleGraph`] turns a selection into at most a few hundred nodes, and
-//! [`Drawing`] gives each node a position and each edge a line. The order of everything is the order of the
+//! [`GraphLayout`] gives each node a position and each edge a line. The order of everything is the order of the
 //! file: the same module gives the same drawing.
 
 mod class;
@@ -17,7 +17,7 @@ mod view;
 pub use class::NodeClass;
 pub use draw::{write_dot, write_svg};
 pub use flow::DataFlow;
-pub use layout::{Drawing, Line, Rect};
+pub use layout::{GraphLayout, Line, Rect};
 pub use neighbourhood::{Neighbourhood, is_inlined, neighbourhood};
 pub use search::{adjacent, path, search};
 pub use text::{instruction_text, module_text};

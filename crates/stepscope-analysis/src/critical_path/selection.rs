@@ -10,7 +10,7 @@ use super::class::classes;
 use super::graph::{NONE, SegmentKind};
 use super::nearest::Nearest;
 use super::queues::PathQueue;
-use super::spec::{Glob, Phase, Scope, Selector, Spec};
+use super::spec::{Glob, Scope, SegmentPhase, Selector, Spec};
 use crate::names::by_text;
 use crate::parallel::{self, Cancel};
 use crate::slice_class::{COMPILES, FETCHES_INPUT, HostKinds, is_input};
@@ -90,17 +90,17 @@ impl CriticalPath<'_> {
     }
 
     /// Returns the phase of each segment.
-    fn phases(&self) -> Vec<Phase> {
+    fn phases(&self) -> Vec<SegmentPhase> {
         let phase_of = |name: &str| {
             if name.starts_with("Optimizer.step#") || name.starts_with("Optimizer.zero_grad#") {
-                Some(Phase::Optimizer)
+                Some(SegmentPhase::Optimizer)
             } else if name.starts_with("autograd::engine::") || name.contains("transpose(jvp(") {
-                Some(Phase::Backward)
+                Some(SegmentPhase::Backward)
             } else {
                 None
             }
         };
-        let texts: Vec<Option<Phase>> = (0..self.trace.name_count())
+        let texts: Vec<Option<SegmentPhase>> = (0..self.trace.name_count())
             .map(|name| phase_of(self.trace.name(NameId(super::graph::index(name)))))
             .collect();
         let of_slice = |track, slice: usize| {
@@ -112,17 +112,17 @@ impl CriticalPath<'_> {
             }
             let kind = self.trace.kind(track, name, category);
             if is_input(kind, self.trace.name(name)) {
-                return Some(Phase::Input);
+                return Some(SegmentPhase::Input);
             }
             let category = Category::from_name(self.trace.name(category));
-            (category == Some(Category::Operator)).then_some(Phase::Forward)
+            (category == Some(Category::Operator)).then_some(SegmentPhase::Forward)
         };
         // An operator inside the optimizer belongs to the optimizer: operators decide last.
         let outer = Nearest::new(self, |track, slice| {
-            of_slice(track, slice).is_some_and(|phase| phase != Phase::Forward)
+            of_slice(track, slice).is_some_and(|phase| phase != SegmentPhase::Forward)
         });
         let operators = Nearest::new(self, |track, slice| {
-            of_slice(track, slice) == Some(Phase::Forward)
+            of_slice(track, slice) == Some(SegmentPhase::Forward)
         });
         let phase = |segment: usize| {
             let found = outer
@@ -130,7 +130,7 @@ impl CriticalPath<'_> {
                 .or_else(|| operators.get(self, segment));
             found
                 .and_then(|(track, slice)| of_slice(track, slice))
-                .unwrap_or(Phase::Other)
+                .unwrap_or(SegmentPhase::Other)
         };
         (0..self.graph().len()).map(phase).collect()
     }

@@ -70,12 +70,12 @@ pub enum Scope {
     /// Segments on this stream of a device.
     Stream(i64),
     /// Segments of a phase of training.
-    Phase(Phase),
+    Phase(SegmentPhase),
 }
 
 /// Phase of a training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum SegmentPhase {
     /// Before the backward pass.
     Forward,
     /// The backward pass.
@@ -259,13 +259,13 @@ fn parse_spec(text: &str, start: usize) -> Result<(Spec, usize), SpecError> {
     Ok((spec, if end < text.len() { end + 1 } else { end }))
 }
 
-fn phase(name: &str) -> Option<Phase> {
+fn phase(name: &str) -> Option<SegmentPhase> {
     Some(match name {
-        "forward" => Phase::Forward,
-        "backward" => Phase::Backward,
-        "optimizer" => Phase::Optimizer,
-        "input" => Phase::Input,
-        "other" => Phase::Other,
+        "forward" => SegmentPhase::Forward,
+        "backward" => SegmentPhase::Backward,
+        "optimizer" => SegmentPhase::Optimizer,
+        "input" => SegmentPhase::Input,
+        "other" => SegmentPhase::Other,
         _ => return None,
     })
 }

@@ -61,7 +61,7 @@ impl AllocationCategory {
 
 /// Training phase of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum AllocationPhase {
     /// A backward pass.
     Backward,
     /// A step of the optimiser.
@@ -132,18 +132,18 @@ impl Owners {
     }
 
     /// Returns the phase of the process of a record at a timestamp.
-    pub fn phase(&self, file: usize, at: Time) -> Phase {
+    pub fn phase(&self, file: usize, at: Time) -> AllocationPhase {
         let within = |spans: &[Spans]| {
             spans
                 .get(file)
                 .is_some_and(|spans| span_at(spans, at).is_some())
         };
         if within(&self.optimizer) {
-            Phase::Optimizer
+            AllocationPhase::Optimizer
         } else if within(&self.backward) {
-            Phase::Backward
+            AllocationPhase::Backward
         } else {
-            Phase::Other
+            AllocationPhase::Other
         }
     }
 
@@ -380,9 +380,9 @@ mod tests {
                 "made at {allocated}, freed at {freed:?}"
             );
         }
-        assert_eq!(owners.phase(0, at(15)), Phase::Backward);
-        assert_eq!(owners.phase(0, at(25)), Phase::Optimizer);
-        assert_eq!(owners.phase(0, at(5)), Phase::Other);
+        assert_eq!(owners.phase(0, at(15)), AllocationPhase::Backward);
+        assert_eq!(owners.phase(0, at(25)), AllocationPhase::Optimizer);
+        assert_eq!(owners.phase(0, at(5)), AllocationPhase::Other);
         let untold = Record {
             tracked: false,
             ..record(5, None)

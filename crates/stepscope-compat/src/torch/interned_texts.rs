@@ -4,12 +4,12 @@ use rustc_hash::FxHashMap;
 
 /// Interned texts; 0 is the empty one.
 #[derive(Clone, Debug)]
-pub(super) struct Texts {
+pub(super) struct InternedTexts {
     ids: FxHashMap<Box<str>, u32>,
     texts: Vec<Box<str>>,
 }
 
-impl Default for Texts {
+impl Default for InternedTexts {
     fn default() -> Self {
         let mut texts = Self {
             ids: FxHashMap::default(),
@@ -20,7 +20,7 @@ impl Default for Texts {
     }
 }
 
-impl Texts {
+impl InternedTexts {
     pub(super) fn id(&mut self, text: &str) -> u32 {
         if let Some(id) = self.ids.get(text) {
             return *id;

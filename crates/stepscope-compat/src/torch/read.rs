@@ -17,7 +17,7 @@ use self::links::{Links, Position, Work};
 use super::averages::{KeyAverages, Sums, TorchGrouping};
 use super::device::TorchDevice;
 use super::event_class::Words;
-use super::interned_texts::{Lists, Texts};
+use super::interned_texts::{InternedTexts, Lists};
 use super::thread_events::{self, Collected, ThreadEvents};
 use super::{merge, tree};
 use stepscope_analysis::parallel::{self, Cancel};
@@ -93,9 +93,9 @@ fn map_files<T: Send>(
 /// Texts that many events share.
 #[derive(Default)]
 struct Shared {
-    texts: Texts,
+    texts: InternedTexts,
     /// Shapes as Python prints them, by number; 0 is the empty list.
-    shapes: Texts,
+    shapes: InternedTexts,
     lists: Lists,
 }
 

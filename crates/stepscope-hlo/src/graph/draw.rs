@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Drawing, DrawnNodeKind, Rect, VisibleGraph};
+use super::{DrawnNodeKind, GraphLayout, Rect, VisibleGraph};
 
 fn escape_xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -109,7 +109,7 @@ fn write_node_svg(
 /// each node.
 pub fn write_svg(
     graph: &VisibleGraph,
-    drawing: &Drawing,
+    drawing: &GraphLayout,
     details: &[String],
     fills: &[&str],
 ) -> String {

@@ -38,7 +38,7 @@ pub type Line = Vec<(f64, f64)>;
 
 /// A drawing of a graph.
 #[derive(Clone, Debug, Default)]
-pub struct Drawing {
+pub struct GraphLayout {
     /// Rectangle of each node.
     pub nodes: Vec<Rect>,
     /// Line of each edge.
@@ -73,7 +73,7 @@ struct LevelEdges {
     ports: Ports,
 }
 
-impl Drawing {
+impl GraphLayout {
     /// Draws a graph; `details` is the second line of text of each node, which widens it.
     pub fn new(graph: &VisibleGraph, details: &[String]) -> Self {
         let count = graph.nodes.len();

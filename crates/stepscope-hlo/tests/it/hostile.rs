@@ -3,7 +3,7 @@
 use stepscope_formats::hlo::{InstructionAt, Module};
 use stepscope_hlo::cost::{Analysis, Rules};
 use stepscope_hlo::graph::{
-    DataFlow, Drawing, Selection, VisibleGraph, adjacent, instruction_text, module_text,
+    DataFlow, GraphLayout, Selection, VisibleGraph, adjacent, instruction_text, module_text,
     neighbourhood, path, search, write_dot, write_svg,
 };
 use stepscope_hlo::memory::{Plan, advice};
@@ -64,7 +64,7 @@ fn draw(
         let graph = VisibleGraph::new(module, flow, selection);
         assert!(graph.nodes.len() <= 300 + 1, "{}", graph.nodes.len());
         let details = vec![String::new(); graph.nodes.len()];
-        let drawing = Drawing::new(&graph, &details);
+        let drawing = GraphLayout::new(&graph, &details);
         assert_eq!(drawing.nodes.len(), graph.nodes.len());
         assert!(drawing.width.is_finite() && drawing.height.is_finite());
         write_svg(&graph, &drawing, &details, &[]);

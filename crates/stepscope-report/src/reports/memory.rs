@@ -19,7 +19,7 @@ use crate::report::{
     sentence, since_start_ns, with_thousands,
 };
 use crate::reports::Options;
-use stepscope_analysis::memory::owners::{AllocationCategory, Owners, Phase};
+use stepscope_analysis::memory::owners::{AllocationCategory, AllocationPhase, Owners};
 use stepscope_analysis::memory::{Allocator, Memory, Record, Usage};
 use stepscope_analysis::parallel::Cancel;
 
@@ -131,8 +131,8 @@ fn summarise(report: &mut Report, trace: &Trace, memory: &Memory, at: usize, usa
     let step = step_at(trace, usage.peak_at);
     let owners = Owners::from_trace(trace);
     let phase = match record.map(|record| owners.phase(memory.file_of(trace, record), record.at)) {
-        Some(Phase::Backward) => "backward pass",
-        Some(Phase::Optimizer) => "optimiser step",
+        Some(AllocationPhase::Backward) => "backward pass",
+        Some(AllocationPhase::Optimizer) => "optimiser step",
         _ => "",
     };
     let in_step = step.map(|step| {

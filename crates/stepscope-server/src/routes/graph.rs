@@ -14,7 +14,7 @@ use stepscope_analysis::programs::{self, ProgramKey, RunProgram};
 use stepscope_formats::hlo::{ComputationAt, InstructionAt};
 use stepscope_hlo::cost::{Analysis, Rules};
 use stepscope_hlo::graph::{
-    Drawing, DrawnNodeKind, NodeClass, Selection, VisibleGraph, neighbourhood, path,
+    DrawnNodeKind, GraphLayout, NodeClass, Selection, VisibleGraph, neighbourhood, path,
 };
 use stepscope_hlo::memory::MAIN_SPACE;
 
@@ -213,7 +213,7 @@ pub(super) struct DrawnGraph {
     path: Option<Vec<InstructionAt>>,
     graph: VisibleGraph,
     details: Vec<String>,
-    drawing: Drawing,
+    drawing: GraphLayout,
 }
 
 impl DrawnGraph {
@@ -301,7 +301,7 @@ impl DrawnGraph {
                 DrawnNodeKind::Stub => String::new(),
             })
             .collect();
-        let drawing = Drawing::new(&graph, &details);
+        let drawing = GraphLayout::new(&graph, &details);
         Ok(Self {
             extent,
             centre,

@@ -10,7 +10,7 @@ use stepscope_store::Trace;
 use super::Shared;
 use super::links::NO_ID;
 use crate::torch::averages::TorchGrouping;
-use crate::torch::interned_texts::Texts;
+use crate::torch::interned_texts::InternedTexts;
 use crate::torch::thread_events::ThreadEvents;
 use crate::torch::whole_number::whole;
 use stepscope_analysis::parallel::{self, CHUNK_LEN, Cancel};
@@ -74,7 +74,7 @@ fn low(number: i64) -> u32 {
     number as u32
 }
 
-/// Arguments of one event. Texts are numbers of [`Texts`], 0 for the empty one. Zeros mean missing values:
+/// Arguments of one event. Texts are numbers of [`InternedTexts`], 0 for the empty one. Zeros mean missing values:
 /// columns of them cost nothing before they are filled.
 #[derive(Clone, Copy)]
 struct Args {
@@ -97,7 +97,7 @@ const NOTHING: Args = Args {
 /// Results of one worker thread.
 #[derive(Default)]
 struct Reading {
-    texts: Texts,
+    texts: InternedTexts,
     /// Numbers of the chunks that it filled.
     parts: Vec<usize>,
     concrete: String,

@@ -7,8 +7,8 @@ use std::path::Path;
 use flate2::read::GzDecoder;
 use stepscope_formats::hlo::{InstructionAt, Module};
 use stepscope_hlo::graph::{
-    DataFlow, Drawing, DrawnNodeKind, Rect, Selection, VisibleGraph, adjacent, instruction_text,
-    is_inlined, module_text, neighbourhood, path, search, write_dot, write_svg,
+    DataFlow, DrawnNodeKind, GraphLayout, Rect, Selection, VisibleGraph, adjacent,
+    instruction_text, is_inlined, module_text, neighbourhood, path, search, write_dot, write_svg,
 };
 use stepscope_test_data::{Corpus, corpus_tests};
 
@@ -285,7 +285,7 @@ fn crosses(rect: Rect, from: (f64, f64), to: (f64, f64)) -> bool {
 
 fn check(key: &str, graph: &VisibleGraph) {
     let details = vec![String::new(); graph.nodes.len()];
-    let drawing = Drawing::new(graph, &details);
+    let drawing = GraphLayout::new(graph, &details);
     assert!(graph.nodes.len() <= 300, "{key}");
     let keys: BTreeSet<&String> = graph.nodes.iter().map(|node| &node.key).collect();
     assert_eq!(keys.len(), graph.nodes.len(), "{key}: keys are unique");
