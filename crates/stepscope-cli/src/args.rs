@@ -385,7 +385,9 @@ const WITH_VALUE: &[&str] = &[
     "--host",
     "--token",
     "--token-file",
+    "--host-name",
     "--capture-to",
+    "--allow-capture",
 ];
 
 /// Returns the definition of the command line, for completion scripts and man pages.

@@ -2,7 +2,6 @@
 
 use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::hash::BuildHasher;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -78,10 +77,9 @@ fn given_token(
     asked: &args::View,
     environment: Option<OsString>,
 ) -> Result<Option<String>, CliError> {
-    if let Some(token) = &asked.token {
-        return Ok(Some(token.clone()));
-    }
-    let (from, text) = if let Some(path) = &asked.token_file {
+    let (from, text) = if let Some(token) = &asked.token {
+        ("--token".to_owned(), token.clone())
+    } else if let Some(path) = &asked.token_file {
         let shown = path.display();
         let text = std::fs::read_to_string(path).map_err(|error| {
             CliError::failed(format!("cannot read the token from {shown}: {error}"))
@@ -98,9 +96,12 @@ fn given_token(
         return Ok(None);
     };
     let token = text.trim();
-    if token.is_empty() || token.chars().any(char::is_control) {
+    // It becomes the value of a cookie.
+    let is_allowed = |letter: char| letter.is_ascii_graphic() && !"\"#%&,;\\".contains(letter);
+    if token.is_empty() || !token.chars().all(is_allowed) {
         return Err(CliError::failed(format!(
-            "cannot use the token from {from}: it must be one line and not empty"
+            "cannot use the token from {from}: it must be one word\n\
+             help: use ASCII letters, digits and punctuation, without \" # % & , ; and \\"
         )));
     }
     Ok(Some(token.to_owned()))
@@ -186,21 +187,8 @@ fn url(address: SocketAddr, token: Option<&str>) -> String {
         IpAddr::V6(ip) => format!("[{ip}]"),
         IpAddr::V4(ip) => ip.to_string(),
     };
-    let query = token.map_or_else(String::new, |token| format!("?token={}", encoded(token)));
+    let query = token.map_or_else(String::new, |token| format!("?token={token}"));
     format!("http://{host}:{}/{query}", address.port())
-}
-
-/// Percent-encodes text for a URL's query.
-fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
 }
 
 /// Returns 128 random bits in hexadecimal.
@@ -244,10 +232,10 @@ mod tests {
             shown("127.0.0.1:8791", None),
             "Log directory: /logs\nPort: 8791\nstepscope at http://localhost:8791/ (Press CTRL+C to quit)\n"
         );
-        let open = shown("0.0.0.0:80", Some("a b"));
+        let open = shown("0.0.0.0:80", Some("a+b/c="));
         assert!(
             open.ends_with(
-                "Assistants: http://localhost:80/mcp\nstepscope at http://localhost:80/?token=a%20b (Press CTRL+C to quit)\n"
+                "Assistants: http://localhost:80/mcp\nstepscope at http://localhost:80/?token=a+b/c= (Press CTRL+C to quit)\n"
             ),
             "{open}"
         );
@@ -279,8 +267,12 @@ mod tests {
         assert_eq!(given("view", Some("other")), is("other"));
         assert_eq!(given("view --token mine", Some("other")), is("mine"));
         assert_eq!(given("view", None), Ok(None));
-        std::fs::write(&file, "\n").unwrap();
-        assert!(given(&from_file, None).unwrap_err().contains("one line"));
+        assert_eq!(given("view --token a+b/c=", None), is("a+b/c="));
+        for wrong in ["", "\n", "two words", "50%", "a;b", "ä"] {
+            std::fs::write(&file, wrong).unwrap();
+            assert!(given(&from_file, None).unwrap_err().contains("one word"));
+        }
+        assert!(given("view --token=", None).unwrap_err().contains("one word"));
     }
 
     #[test]

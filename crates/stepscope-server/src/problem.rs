@@ -52,13 +52,13 @@ impl Problem {
         .at(place)
     }
 
-    /// The token is missing, beyond loopback.
+    /// The token is missing.
     pub(crate) fn unauthorized() -> Self {
         Self::new(
             StatusCode::UNAUTHORIZED,
             "unauthorized",
             "a token is needed",
-            "this server listens beyond loopback and wants its token".to_owned(),
+            "this server answers only requests with its token".to_owned(),
         )
         .hint("open the address with ?token=TOKEN once, or send Authorization: Bearer TOKEN")
     }

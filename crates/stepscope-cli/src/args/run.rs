@@ -104,7 +104,7 @@ pub struct RunArgs {
     /// what the flight recorder keeps [default: 64MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_bytes: Option<u64>,
-    /// What happens at the maximum size, or when the disk is nearly full
+    /// What happens at the maximum size, or when the disk is nearly full; not with --keep-last or --on-slow-step
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = AtLimitArg::KeepLatest)]
     pub at_limit: AtLimitArg,
     /// Do not record worker processes of multiprocessing
