@@ -23,12 +23,13 @@ const MEMORY_BYTES: u64 = 2 << 30;
 pub fn run(asked: &args::Fleet, out: &mut dyn Write) -> Result<(), CliError> {
     let kinds = kinds(asked)?;
     let dataset = dataset(asked)?;
+    let top = asked.top.unwrap_or_else(|| report::most_rows(asked.format));
     let options = FleetOptions {
         dataset,
         since: asked.since,
         until: asked.until,
         job: asked.job.clone(),
-        top: asked.top,
+        top,
         cluster: asked.cluster.clone(),
     };
     let failed = |error: &dyn std::error::Error| CliError::failed(error.to_string());
@@ -48,7 +49,7 @@ pub fn run(asked: &args::Fleet, out: &mut dyn Write) -> Result<(), CliError> {
             _ => format!("{name}: {}", kind.title),
         };
         let options = Options {
-            top: asked.top,
+            top,
             ..Options::default()
         };
         report::write(&title, made, &options, asked.format, out)?;

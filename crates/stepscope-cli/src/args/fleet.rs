@@ -35,9 +35,9 @@ pub struct Fleet {
     /// One job only
     #[arg(long, value_name = "JOB")]
     pub job: Option<String>,
-    /// Maximum number of rows of each table
-    #[arg(long, value_name = "N", default_value_t = 25)]
-    pub top: usize,
+    /// Maximum number of rows of each table [default: 25; all in JSON and CSV]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
     /// Cluster that runs the queries: 'stepscope-sql scheduler' prints its address
     #[arg(long, value_name = "df://HOST:PORT")]
     pub cluster: Option<String>,
