@@ -316,6 +316,7 @@ class Rules(unittest.TestCase):
             self.assertEqual(found.keep_last_s, kept, given)
         for name, value in [
             ("STEPS", "20-10"),
+            ("STEPS", "0-3"),
             ("STEPS", "x"),
             ("CALLS", "2"),
             ("SAMPLING_HZ", "nan"),

@@ -33,6 +33,7 @@ from stepscope._errors import (
     TraceNotFoundError,
     TraceReadError,
 )
+from stepscope._errors import warn as _warn
 from stepscope._import_hook import import_after
 from stepscope._options import ProfileOptions
 from stepscope.recording._mirror import set_mirror
@@ -126,7 +127,11 @@ __all__ = [
 ]
 
 if os.environ.get("STEPSCOPE_MIRROR"):
-    set_mirror(os.environ["STEPSCOPE_MIRROR"])
+    try:
+        set_mirror(os.environ["STEPSCOPE_MIRROR"])
+    except OptionValueError as error:
+        # A variable must not keep the program from running.
+        _warn(f"cannot obey STEPSCOPE_MIRROR: {error}")
 
 # Labels inside of compiled functions, should the program compile some.
 import_after("torch._dynamo", "stepscope.adapters._torch_compile")

@@ -125,8 +125,8 @@ def _steps(environment: Mapping[str, str]) -> tuple[int, int | None] | None:
         return (skipped + 1, None) if skipped else None
     found = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", text)
     first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
-    if first > last:
-        message = _must_be("STEPS", text, "a step such as 10, or steps such as 10-20")
+    if not 1 <= first <= last:
+        message = _must_be("STEPS", text, "a step such as 10, or steps such as 10-20, counted from 1")
         raise OptionValueError(message)
     return first, last
 

@@ -193,7 +193,7 @@ fn flight_refusal(error: &SessionError) -> Status {
             "cannot start the flight recorder: it is already running; request a snapshot",
         ),
         SessionError::NoFlight => Status::not_found(
-            "cannot use the flight recorder: it is not running; start the program's server with keep_last, or call StartContinuousProfiling",
+            "cannot use the flight recorder: it is not running; start it in the program (start_flight, or in Rust the server's keep_last), or call StartContinuousProfiling",
         ),
         SessionError::FlightPaused => Status::failed_precondition(error.to_string()),
         SessionError::BadFlight { .. } => Status::invalid_argument(error.to_string()),
