@@ -3,6 +3,8 @@
 // Letters follow the physical position (`event.code`), so that WASD works on every layout; other characters follow the
 // typed text.
 
+import { TOOLS } from '../model/generated.ts';
+
 export interface KeyLike {
   readonly key: string;
   readonly code: string;
@@ -128,6 +130,8 @@ export function helpLines(letter: (code: string) => string): {
       [letter('KeyX'), 'show or hide the critical path of the step in view'],
       [`${letter('KeyN')} / Shift+${letter('KeyN')}`, 'next / previous match of the search'],
       ['Home / End', 'start / end of the run'],
+      [letter('KeyQ'), 'open or close the drawer'],
+      ['Ctrl/Cmd+C', 'copy the selected event'],
       ['wheel', 'scroll tracks; with Ctrl zoom, with Shift pan'],
       ['drag', 'select an area; with Space or on the ruler pan'],
       ['double click', 'fit the event'],
@@ -138,14 +142,14 @@ export function helpLines(letter: (code: string) => string): {
       ['Ctrl/Cmd+K', 'commands, tools, runs, tracks'],
       ['Ctrl/Cmd+P', 'go to a track'],
       ['?', 'this help'],
-      [letter('KeyQ'), 'open or close the drawer'],
       ['\\', 'open or close the rail'],
       ['Esc', 'close; then clear the selection; then the search'],
       [
         `${letter('KeyG')} then a letter`,
-        'go to: O overview, T timeline, X critical path, P ops, F call tree, K kernels, M memory, I input, R ranks, E reports, C compare, Q SQL',
+        `go to: ${TOOLS.filter((tool) => tool.letter !== undefined)
+          .map((tool) => `${tool.letter?.toUpperCase()} ${tool.title}`)
+          .join(', ')}, C Compare, Q SQL`,
       ],
-      ['Ctrl/Cmd+C', 'copy the selected event or row'],
       ['Ctrl/Cmd+L', 'copy the link to this view'],
       [letter('KeyT'), 'theme: light, dark, system'],
     ],
