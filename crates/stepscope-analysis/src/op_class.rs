@@ -173,7 +173,8 @@ fn communicates(name: &str) -> bool {
     communicates_in_lower_case(name) || contains_any(name, OPERATORS)
 }
 
-/// Parts of names, the first match counts; [`communicates`] comes before all. Longer words of a class come before shorter ones of another.
+/// Parts of names, the first match counts; [`communicates`] comes before all. Longer words of a class come before
+/// shorter ones of another.
 const CONTAINED: &[(OpClass, &[&str])] = &[
     (
         OpClass::Attention,
