@@ -24,8 +24,8 @@ const SLICES: u64 = 20_000_000;
 const PEERS: Environment =
     Environment::from_requirements("bench-sql", &["duckdb==2.0.1", "pyarrow==26.0.1"]);
 
-/// Name, time that is asked for in seconds, and statement. `NAME` stands for the most frequent name. The columns are in the
-/// order of their names, as in a JSON object.
+/// Name, time that is asked for in seconds, and statement. `NAME` stands for the most frequent name. The columns are
+/// in the order of their names, as in a JSON object.
 const QUERIES: [(&str, f64, &str); 3] = [
     (
         "group by name",

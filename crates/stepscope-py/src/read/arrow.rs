@@ -303,7 +303,8 @@ unsafe extern "C" fn get_schema(stream: *mut Stream, out: *mut Schema) -> c_int 
 }
 
 unsafe extern "C" fn get_next(stream: *mut Stream, out: *mut Array) -> c_int {
-    // SAFETY: by the interface: our stream, and room for an array. The end of the stream is an array without its callback.
+    // SAFETY: by the interface: our stream, and room for an array. The end of the stream is an array without its
+    // callback.
     unsafe {
         let private = &mut *(*stream).private.cast::<OfStream>();
         if private.given {

@@ -29,8 +29,8 @@ pub struct EnvironmentTrace {
 /// happens. `STEPSCOPE_WAIT_S`, `STEPSCOPE_DURATION_S`, `STEPSCOPE_STEPS` and `STEPSCOPE_SKIP_FIRST` say when;
 /// steps are those of [`step`](crate::step()) on any thread, counted from 1. `STEPSCOPE_RANKS` leaves ranks out.
 /// `STEPSCOPE_SESSION_ID`, `STEPSCOPE_JOB`, `STEPSCOPE_MAX_BYTES`, `STEPSCOPE_AT_LIMIT`,
-/// `STEPSCOPE_MIRROR`, `STEPSCOPE_KEEP_LAST_S` and `STEPSCOPE_SLOW_STEP` set options. A recording that cannot start is one line on
-/// stderr: the program runs all the same.
+/// `STEPSCOPE_MIRROR`, `STEPSCOPE_KEEP_LAST_S` and `STEPSCOPE_SLOW_STEP` set options. A recording that cannot
+/// start is one line on stderr: the program runs all the same.
 pub fn trace_from_environment() -> Option<EnvironmentTrace> {
     trace_from(&|name| std::env::var(name).ok())
 }
