@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use stepscope_cli::args::Format;
+use stepscope_cli::args::ReportFormat;
 use stepscope_engine::Run;
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::report::report::Report;
@@ -42,13 +42,18 @@ fn odd(text: &str) -> Option<&str> {
 const PARTS: [&str; 5] = ["NaN", "nan", "inf", "Inf", "-0"];
 
 fn printed(report: &Report, options: &Options, what: &str, numbers: bool) {
-    for format in [Format::Table, Format::Csv, Format::Md, Format::Json] {
+    for format in [
+        ReportFormat::Table,
+        ReportFormat::Csv,
+        ReportFormat::Md,
+        ReportFormat::Json,
+    ] {
         let mut out = Vec::new();
         stepscope_cli::report::write("run", report, options, format, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         // What was not recorded has neither rows nor figures.
         let nothing = report.summary.is_empty() && report.table.columns.is_empty();
-        let nothing = nothing && format == Format::Csv;
+        let nothing = nothing && format == ReportFormat::Csv;
         assert!(nothing || !text.trim().is_empty(), "{what} as {format:?}");
         if numbers {
             let odd = odd(&text);
