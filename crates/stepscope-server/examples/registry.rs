@@ -277,8 +277,11 @@ const TRACES: &[&str] = &[
 /// A column or figure of a report: key, title and unit.
 type Shown = (&'static str, String, &'static str);
 
-/// The columns and figures of every report, and where each is: `summary`, `rows`, or the name of a section.
-struct ReportColumns(Vec<(&'static str, Vec<(Shown, BTreeSet<String>)>)>);
+/// The columns and figures of a report, and where each is: `summary`, `rows BY`, or the name of a section.
+type ColumnsOfReport = Vec<(Shown, BTreeSet<String>)>;
+
+/// The columns and figures of every report, in the order of [`KINDS`].
+struct ReportColumns(Vec<(&'static str, ColumnsOfReport)>);
 
 impl ReportColumns {
     /// Collects those of the reports of [`TRACES`].
@@ -349,7 +352,7 @@ impl ReportColumns {
 }
 
 /// Adds the columns of a report whose keys are constants; other keys are names from the trace.
-fn add_columns(report: &Report, by: Option<&str>, found: &mut Vec<(Shown, BTreeSet<String>)>) {
+fn add_columns(report: &Report, by: Option<&str>, found: &mut ColumnsOfReport) {
     let rows = by.map_or_else(|| "rows".to_owned(), |by| format!("rows {by}"));
     let figures = report.summary.iter().map(|scalar| &scalar.column);
     let tables = std::iter::once((rows, &report.table)).chain(

@@ -1,4 +1,4 @@
-//! SQL over 20 million slices, compared with DuckDB and SQLite.
+//! SQL over 20 million slices, compared with `DuckDB` and `SQLite`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

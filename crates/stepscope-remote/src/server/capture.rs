@@ -216,9 +216,9 @@ pub(super) async fn record(
         python_sampling_hz: wanted.python_sampling_hz,
         host_tracer_level: wanted.level as u32,
         device_tracer_level: wanted.device_level,
-        enable_hlo_proto: wanted.enable_hlo_proto,
-        include_dataset_ops: wanted.include_dataset_ops,
-        options: wanted.advanced.clone(),
+        enable_hlo_proto: wanted.framework.enable_hlo_proto,
+        include_dataset_ops: wanted.framework.include_dataset_ops,
+        options: wanted.framework.advanced.clone(),
     };
     let mut running = on_helper(move || -> Result<Running, SessionError> {
         // In this order: if the request is dropped, the lock is released after the capture.

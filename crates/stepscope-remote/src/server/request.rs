@@ -23,12 +23,8 @@ pub(super) struct CaptureSpec {
     pub(super) python_sampling_hz: u32,
     /// Level of device tracing, 0 to 3.
     pub(super) device_level: u32,
-    /// Record the compiled programs, where a profiler of a framework can.
-    pub(super) enable_hlo_proto: bool,
-    /// Record operations of `tf.data`, where a profiler of a framework can.
-    pub(super) include_dataset_ops: bool,
-    /// `advanced_configuration`, checked.
-    pub(super) advanced: Vec<(String, OptionValue)>,
+    /// Options of the frameworks' profilers.
+    pub(super) framework: FrameworkOptions,
     /// Duration.
     pub(super) duration: Duration,
     /// Start as Unix time in nanoseconds. `None`: immediately.
@@ -43,6 +39,17 @@ pub(super) struct CaptureSpec {
     pub(super) root: String,
     /// Return the data in the response's `xspace`.
     pub(super) emit_xspace: bool,
+}
+
+/// Options that only profilers of frameworks obey.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FrameworkOptions {
+    /// Record the compiled programs.
+    pub(super) enable_hlo_proto: bool,
+    /// Record operations of `tf.data`.
+    pub(super) include_dataset_ops: bool,
+    /// `advanced_configuration`, checked.
+    pub(super) advanced: Vec<(String, OptionValue)>,
 }
 
 /// Prefix of jaxlib's session names for registered child processes; their captures last until
@@ -124,9 +131,11 @@ pub(super) fn options(request: &ProfileRequest, bounds: &Bounds) -> Result<Captu
         python_sampling_hz,
         device_level: opts.device_tracer_level,
         // A client without options leaves the defaults.
-        enable_hlo_proto: request.opts.is_none() || opts.enable_hlo_proto,
-        include_dataset_ops: request.opts.is_none() || opts.include_dataset_ops,
-        advanced: advanced::values(&opts.advanced_configuration),
+        framework: FrameworkOptions {
+            enable_hlo_proto: request.opts.is_none() || opts.enable_hlo_proto,
+            include_dataset_ops: request.opts.is_none() || opts.include_dataset_ops,
+            advanced: advanced::values(&opts.advanced_configuration),
+        },
         duration: Duration::ZERO,
         start_unix_ns: None,
         max_events: (request.max_events > 0).then_some(request.max_events),
