@@ -272,7 +272,11 @@ mod tests {
             std::fs::write(&file, wrong).unwrap();
             assert!(given(&from_file, None).unwrap_err().contains("one word"));
         }
-        assert!(given("view --token=", None).unwrap_err().contains("one word"));
+        assert!(
+            given("view --token=", None)
+                .unwrap_err()
+                .contains("one word")
+        );
     }
 
     #[test]
