@@ -534,10 +534,7 @@ export const compare = [
     async run(context) {
       const { page, faults, origin } = await visitPair(context, ['base', 'few']);
       assert.equal((await factsOf(page)).verdict, 'no verdict');
-      assert.match(
-        await page.getByTestId('verdict').textContent(),
-        /3 of the new run; a verdict needs 5 on each side/,
-      );
+      assert.match(await page.getByTestId('verdict').textContent(), /3 of the new run; a verdict needs 5 on each side/);
       const [base, device, script, short, operators, cut] = await idsOf(page, origin, [
         'base',
         'device',
