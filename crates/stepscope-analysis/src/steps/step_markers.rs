@@ -2,16 +2,19 @@
 //! `StepMarker` is the call that compiles, loads and runs the graph that the program has traced since the
 //! previous one. A step therefore lasts from the end of one marker to the end of the next; the first one starts
 //! with the first slice of its thread. Markers with nothing between them end one step, and markers before all
-//! other slices end none. Steps are numbered from 0 in the order of time.
+//! other slices end none. Where the file shows which markers run a graph, one that runs none belongs to the step
+//! before it: `torch_xla.step()` marks where its block begins, too. Steps are numbered from 0 in the order of time.
 
 use rustc_hash::FxHashSet;
-use stepscope_model::{NameId, SliceFlags, TrackKind};
+use stepscope_model::{NameId, SliceFlags, Time, TrackKind};
 use stepscope_store::{Trace, Track};
 
 use super::marker::Marker;
 
 /// The name that PyTorch/XLA gives it.
 pub(crate) const STEP_MARKER: &str = "StepMarker";
+/// The call inside that runs the graph.
+const RUNS_GRAPH: &str = "ScheduleSyncTensorsGraph";
 
 /// Returns the steps of the files that mark no numbered step, in order of their start.
 pub(super) fn step_markers(trace: &Trace, has_steps: impl Fn(usize) -> bool) -> Vec<Marker> {
@@ -35,8 +38,12 @@ pub(super) fn step_markers(trace: &Trace, has_steps: impl Fn(usize) -> bool) -> 
 
 fn on_thread(trace: &Trace, thread: &Track) -> Vec<Marker> {
     let slices = trace.slices(thread.id);
-    let mut names: FxHashSet<NameId> = slices.name.iter().copied().collect();
-    names.retain(|name| trace.name(*name) == STEP_MARKER);
+    let known: FxHashSet<NameId> = slices.name.iter().copied().collect();
+    let called = |text: &str| -> FxHashSet<NameId> {
+        let names = known.iter().copied();
+        names.filter(|name| trace.name(*name) == text).collect()
+    };
+    let (names, runs) = (called(STEP_MARKER), called(RUNS_GRAPH));
     let mut found: Vec<Marker> = Vec::new();
     let Some(mut start) = slices.start.first().copied() else {
         return found;
@@ -44,6 +51,14 @@ fn on_thread(trace: &Trace, thread: &Track) -> Vec<Marker> {
     if names.is_empty() {
         return found;
     }
+    let starts = slices.name.iter().zip(slices.start);
+    let runs: Vec<Time> = starts
+        .filter_map(|(name, start)| runs.contains(name).then_some(*start))
+        .collect();
+    let runs_graph = |index: usize| {
+        let later = runs.partition_point(|run| *run < slices.start[index]);
+        runs.is_empty() || runs.get(later).is_some_and(|run| *run < slices.end(index))
+    };
     let mut any_work = false;
     for index in 0..slices.len() {
         let end = slices.end(index);
@@ -51,7 +66,7 @@ fn on_thread(trace: &Trace, thread: &Track) -> Vec<Marker> {
             any_work |= slices.start[index] >= start;
             continue;
         }
-        if !std::mem::take(&mut any_work) {
+        if !std::mem::take(&mut any_work) || !runs_graph(index) {
             if let Some(last) = found.last_mut() {
                 last.end = end;
             }
@@ -113,6 +128,22 @@ mod tests {
         ];
         assert_eq!(steps(&slices), [(0, 10, 20), (1, 20, 31)]);
         assert_eq!(steps(&slices[..1]), []);
+    }
+
+    #[test]
+    fn markers_that_run_no_graph_belong_to_the_step_before() {
+        let mut slices = vec![("initialise", 0, 5), (STEP_MARKER, 6, 2)];
+        for step in 1..3 {
+            let at = 100 * step;
+            slices.extend([
+                ("forward", at, 20),
+                (STEP_MARKER, at + 30, 10),
+                (RUNS_GRAPH, at + 32, 5),
+                ("wait", at + 42, 1),
+                (STEP_MARKER, at + 50, 4),
+            ]);
+        }
+        assert_eq!(steps(&slices), [(0, 8, 154), (1, 154, 254)]);
     }
 
     #[test]
