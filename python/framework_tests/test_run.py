@@ -273,9 +273,11 @@ class Run(unittest.TestCase):
         self.run_program(INFERENCE)
         self.assertEqual(self.derived_from(), ("data_loader", 10))
 
-    def test_batches_of_lightning_are_steps_without_those_of_validation(self):
+    def test_batches_of_lightning_are_steps_and_its_actions_are_labels(self):
         self.run_program(LIGHTNING)
         self.assertEqual(self.derived_from(), ("trainer", 32))
+        actions = {"[pl][profile]run_training_batch", "[pl][profile][Strategy]SingleDeviceStrategy.backward"}
+        self.assertLessEqual(actions, self.names())
 
     def test_ranks_of_torchrun_are_one_run(self):
         rendezvous = ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"]

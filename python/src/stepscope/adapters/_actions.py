@@ -36,7 +36,7 @@ LABEL = "[pl][profile]"
 STEP_FUNCTIONS = frozenset({"training_step", "validation_step", "test_step", "predict_step"})
 """Hooks that are one step each."""
 
-_PACKAGES = ("lightning.pytorch", "pytorch_lightning")
+PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 _UNSAFE = re.compile(r"[\\/:*?\"<>|\n\r\t]")
 
 _log = logging.getLogger("stepscope.lightning")
@@ -404,7 +404,7 @@ class PassThroughProfiler(Profiler):
 
 def register() -> None:
     """Make ``isinstance`` with Lightning's base class true, for each of its packages that is imported."""
-    for package in _PACKAGES:
+    for package in PACKAGES:
         module = sys.modules.get(package + ".profilers.profiler")
         base = getattr(module, "Profiler", None)
         if isinstance(base, type(ABC)):
@@ -416,10 +416,10 @@ def package_of(lightning_module: Any) -> str | None:
     """Name the one of Lightning's packages that a module of it, or this program, uses; None if none."""
     with contextlib.suppress(Exception):
         trainer = type(lightning_module.trainer).__module__
-        for package in _PACKAGES:
+        for package in PACKAGES:
             if trainer.startswith(package + "."):
                 return package
-    return next((package for package in _PACKAGES if package + ".profilers" in sys.modules), None)
+    return next((package for package in PACKAGES if package + ".profilers" in sys.modules), None)
 
 
 def report(message: str, lightning_module: Any) -> None:

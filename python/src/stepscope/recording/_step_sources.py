@@ -25,13 +25,14 @@ _MOST_FUNCTIONS = 4_096
 
 
 def register() -> None:
-    """Derive steps from whatever framework the program imports."""
+    """Derive steps from whatever framework the program imports, and label what Lightning's trainers do."""
     # Not after its optimizers: it has its compiler by then.
     import_after("torch", _watch_optimizers)
     import_after("torch.utils.data.dataloader", _watch_data_loaders)
     import_after("transformers.trainer", _watch_transformers)
     for package in _LIGHTNING:
         import_after(f"{package}.trainer.trainer", partial(_watch_lightning, package))
+        import_after(f"{package}.profilers.profiler", "stepscope.adapters._action_labels")
     import_after("jax._src.api", _watch_jit)
 
 
