@@ -308,6 +308,24 @@ fn work_of_a_lost_executor_is_done_by_another() {
 }
 
 #[test]
+fn loss_of_all_executors_ends_the_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let [logs, there] = ["logs", "there"].map(|name| folder.path().join(name));
+    copies(&logs, 2);
+    let (_scheduler, cluster) = scheduler();
+    let mut executors = [executor(&cluster), executor(&cluster)];
+    // They accept tasks and do not begin them.
+    for executor in &executors {
+        executor.signal(rustix::process::Signal::STOP);
+    }
+    let work = export_there(&cluster, &logs, &there, ExportUnit::Run, &mut |_, _| {
+        executors.iter_mut().for_each(Process::kill);
+    });
+    let error = work.unwrap_err().to_string();
+    assert!(error.contains("all executors were lost"), "{error}");
+}
+
+#[test]
 fn end_of_the_scheduler_ends_the_work_with_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let [logs, there] = ["logs", "there"].map(|name| folder.path().join(name));
