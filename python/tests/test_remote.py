@@ -162,7 +162,13 @@ class Remote(unittest.TestCase):
             stepscope.ProfileOptions(advanced_configuration={"python_sampling_hz": 10_001})
 
     def test_options_of_a_capture_reach_the_sources(self):
-        given = {"tpu_trace_mode": "TRACE_COMPUTE", "tpu_sc_dma": True, "gpu_max_callback_api_events": 7}
+        given = {
+            "gpu_max_callback_api_events": 7,
+            "tpu_power_trace_level": "POWER_TRACE_NORMAL",
+            "tpu_sc_dma": True,
+            "tpu_trace_mode": "TRACE_COMPUTE",
+            "tpu_watched_sync_flag_mask": "1,2",
+        }
         with (
             mock.patch.object(_captures.Group, "start") as start,
             stepscope.start_server(0) as server,

@@ -102,12 +102,16 @@ pub(super) fn check(given: &BTreeMap<String, AdvancedConfigValue>) -> Result<(),
     Ok(())
 }
 
-/// Returns every key and its value.
+/// Returns every key and its value. Call [`check`] first.
 pub(super) fn values(given: &BTreeMap<String, AdvancedConfigValue>) -> Vec<(String, OptionValue)> {
     let values = given.iter().filter_map(|(key, value)| {
+        let is_flag = KEYS
+            .iter()
+            .any(|(known, takes)| known == key && matches!(takes, Takes::Bool));
         let value = match value.value.as_ref()? {
             Value::StringValue(text) => OptionValue::Text(text.clone()),
             Value::BoolValue(truth) => OptionValue::Bool(*truth),
+            Value::Int64Value(number) if is_flag => OptionValue::Bool(*number != 0),
             Value::Int64Value(number) => OptionValue::Int(*number),
         };
         Some((key.clone(), value))
@@ -269,6 +273,31 @@ mod tests {
         assert!(checked("tpu_watched_sync_flag_mask", text("1,x")).is_err());
         let nothing = AdvancedConfigValue { value: None };
         assert!(check(&BTreeMap::from([("tpu_sc_dma".to_owned(), nothing)])).is_err());
+    }
+
+    #[test]
+    fn values_have_the_types_of_their_keys() {
+        let given = [
+            ("gpu_enable_nvtx_tracking", Value::Int64Value(1)),
+            ("gpu_max_callback_api_events", Value::Int64Value(1)),
+            ("tpu_power_trace_level", text("POWER_TRACE_SPI")),
+            ("tpu_sc_dma", Value::BoolValue(false)),
+        ];
+        let given = given.map(|(key, value)| {
+            let value = AdvancedConfigValue { value: Some(value) };
+            (key.to_owned(), value)
+        });
+        let found: Vec<OptionValue> = values(&BTreeMap::from(given))
+            .into_iter()
+            .map(|(_, value)| value)
+            .collect();
+        let expected = [
+            OptionValue::Bool(true),
+            OptionValue::Int(1),
+            OptionValue::Text("POWER_TRACE_SPI".to_owned()),
+            OptionValue::Bool(false),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]
