@@ -422,6 +422,11 @@ export const compare = [
       await paneOf(page, 'base').getByText('step 7, 5.378 ms').waitFor();
       await page.getByRole('button', { name: 'Median steps' }).click();
       await holds(async () => assert.equal(await step.inputValue(), median));
+      // Both timelines are made anew, with their links.
+      await paneOf(page, 'base')
+        .getByText(new RegExp(`step ${number}, `))
+        .waitFor();
+      await sameWindow(page);
       // By keys: the whole timeline of a run at the same window.
       await paneOf(page, 'new').getByRole('link', { name: 'Open in Timeline' }).focus();
       await page.keyboard.press('Enter');
