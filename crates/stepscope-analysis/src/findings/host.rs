@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::vocabulary::kineto::PARAM_COMMS;
+use stepscope_model::vocabulary::lightning;
 use stepscope_model::{NameId, SliceKind, Time, TrackId};
 use stepscope_store::{Overlapping, Trace};
 
@@ -82,6 +83,8 @@ pub(super) struct Host<'a> {
     /// Slices of a name and category that compute.
     computing: FxHashMap<(NameId, NameId), bool>,
     step_names: FxHashSet<NameId>,
+    /// Whether the run has operators of a framework.
+    has_operators: bool,
 }
 
 impl<'a> Host<'a> {
@@ -98,6 +101,7 @@ impl<'a> Host<'a> {
             classes: FxHashMap::default(),
             computing: FxHashMap::default(),
             step_names: step_names.chain(step_markers).collect(),
+            has_operators: !trace.find_names(&mut |name| is_operator(name)).is_empty(),
         }
     }
 
@@ -129,7 +133,10 @@ impl<'a> Host<'a> {
             return *known;
         }
         let kind = self.trace.kind(track, key.0, key.1);
-        let computes = matches!(
+        // Operators say more of a trainer's action than its name does.
+        let is_named_by_others =
+            self.has_operators && self.trace.name(key.0).starts_with(lightning::ACTION);
+        let is_operation = matches!(
             kind,
             SliceKind::MatMul
                 | SliceKind::Attention
@@ -137,6 +144,7 @@ impl<'a> Host<'a> {
                 | SliceKind::Elementwise
                 | SliceKind::Other
         ) || self.class(track, index) == HostClass::Operator;
+        let computes = is_operation && !is_named_by_others;
         self.computing.insert(key, computes);
         computes
     }

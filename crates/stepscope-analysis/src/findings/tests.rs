@@ -3,6 +3,7 @@
 use stepscope_model::{Dur, EventSink, SliceIn, Time};
 use stepscope_store::{FileSpec, Trace, TraceBuilder, ascii_trace};
 
+use super::host::Host;
 use super::windows::{IterationRole, Windows};
 use super::*;
 use crate::run_profile::AnalysisScope;
@@ -295,4 +296,32 @@ fn a_first_step_marker_compiles_and_loads() {
         panic!("{warm_up:?}");
     };
     assert!((loading_ns - 16_000.0).abs() < 1e-6, "{loading_ns}");
+}
+
+#[test]
+fn actions_of_trainers_are_no_operations_where_operators_are() {
+    let mut builder = TraceBuilder::new();
+    let mut sink = builder.file(FileSpec::default());
+    let track = sink.track("main");
+    let category = sink.name("cpu_op");
+    for name in ["[pl][profile]run_training_batch", "aten::mm"] {
+        let name = sink.name(name);
+        sink.slice(
+            track,
+            SliceIn {
+                dur: Dur::from_ps(10),
+                name,
+                category,
+                ..SliceIn::default()
+            },
+        );
+    }
+    builder.add(sink);
+    let recorded = builder.finish();
+    let mut host = Host::new(&recorded);
+    let track = recorded.tracks()[0].id;
+    assert_eq!(
+        [0, 1].map(|index| host.computes(track, index)),
+        [false, true]
+    );
 }
