@@ -8,7 +8,7 @@ Programs of `stepscope run` import this once they have imported those profilers.
 from __future__ import annotations
 
 import sys
-from functools import wraps
+from functools import cache, wraps
 from typing import Any
 
 from stepscope import _core
@@ -16,6 +16,11 @@ from stepscope.adapters._actions import LABEL, PACKAGES
 
 # Profilers whose own labels are in the recording.
 _LABEL_THEMSELVES = frozenset({"PyTorchProfiler", "XLAProfiler"})
+
+
+@cache
+def _labels_itself(profiler: type) -> bool:
+    return any(base.__name__ in _LABEL_THEMSELVES for base in profiler.__mro__)
 
 
 class _LabelledAction:
@@ -45,7 +50,8 @@ def _label_actions(profilers: Any) -> None:
     @wraps(profile)
     def profile_and_label(self: Any, action_name: str) -> Any:
         action = profile(self, action_name)
-        if any(base.__name__ in _LABEL_THEMSELVES for base in type(self).__mro__):
+        profiler: Any = type(self)
+        if _labels_itself(profiler):
             return action
         return _LabelledAction(action, _core.Trace(f"{LABEL}{action_name}"))
 
