@@ -253,6 +253,93 @@ const fn neuron(
     }
 }
 
+/// A page of the viewer that explains figures of reports.
+#[derive(Debug)]
+pub struct FigurePage {
+    /// Id of the page: see [`TOOLS`].
+    pub page: &'static str,
+    /// Parameters of the page's address.
+    pub view: &'static [(&'static str, &'static str)],
+    /// Keys of the figures.
+    pub keys: &'static [&'static str],
+}
+
+impl FigurePage {
+    const fn new(page: &'static str, keys: &'static [&'static str]) -> Self {
+        Self {
+            page,
+            view: &[],
+            keys,
+        }
+    }
+
+    const fn with_view(self, view: &'static [(&'static str, &'static str)]) -> Self {
+        Self { view, ..self }
+    }
+}
+
+/// The pages that explain figures of reports. A figure without an entry leads to the timeline.
+pub const FIGURE_PAGES: &[FigurePage] = &[
+    FigurePage::new("input", &["input_share", "input_per_step_ns", "input_ns"]),
+    FigurePage::new(
+        "memory",
+        &[
+            "peak_memory_bytes",
+            "memory_bytes",
+            "peak_bytes",
+            "peak_reserved_bytes",
+            "end_bytes",
+            "allocated_bytes",
+            "freed_bytes",
+            "never_freed_bytes",
+            "capacity_bytes",
+        ],
+    ),
+    FigurePage::new("memory", &["allocations"]).with_view(&[("tab", "churn")]),
+    FigurePage::new(
+        "ranks",
+        &[
+            "ranks",
+            "exposed_communication_share",
+            "exposed_communication_ns",
+            "communication_ns",
+            "exposed_ns",
+            "collectives",
+            "participants",
+            "mean_spread_ns",
+            "max_spread_ns",
+        ],
+    ),
+    FigurePage::new(
+        "kernels",
+        &[
+            "device_busy_share",
+            "launches",
+            "launch_delay_p50_ns",
+            "launch_delay_p90_ns",
+            "self_device_time_total_us",
+        ],
+    ),
+    FigurePage::new("kernels", &["exposed_copy_ns"]).with_view(&[("tab", "copies")]),
+    FigurePage::new("reports", &["idle_ns", "idle_share", "gaps"]).with_view(&[("by", "idle")]),
+    FigurePage::new(
+        "ops",
+        &[
+            "ops",
+            "self_ns",
+            "compute_ns",
+            "host_ns",
+            "rounded_to_ns",
+            "self_cpu_time_total_us",
+            "mfu_share",
+            "covered_share",
+            "uncounted_calls",
+            "teraflops_per_second",
+            "teraflop_per_step",
+        ],
+    ),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -289,5 +376,19 @@ mod tests {
         for (name, page, view) in cases {
             assert_eq!(named(name), [(*page, *view)], "{name}");
         }
+    }
+
+    #[test]
+    fn each_figure_leads_to_one_existing_page() {
+        let mut keys: Vec<&str> = Vec::new();
+        for figures in FIGURE_PAGES {
+            let is_page = TOOLS.iter().any(|tool| tool.id == figures.page);
+            assert!(is_page, "{}", figures.page);
+            keys.extend(figures.keys);
+        }
+        let count = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), count);
     }
 }

@@ -940,6 +940,96 @@ export const NEURON_TOOLS: readonly Tool[] = [
   },
 ];
 
+/** A page that explains figures of reports. */
+export interface FigurePage {
+  readonly page: string;
+  /** View with which the page opens. */
+  readonly view: Tool['view'];
+  readonly keys: readonly (typeof REPORT_KEYS)[number][];
+}
+
+/** The pages that explain figures of reports. A figure without an entry leads to the timeline. */
+export const FIGURE_PAGES: readonly FigurePage[] = [
+  {
+    page: 'input',
+    view: {},
+    keys: ['input_share', 'input_per_step_ns', 'input_ns'],
+  },
+  {
+    page: 'memory',
+    view: {},
+    keys: [
+      'peak_memory_bytes',
+      'memory_bytes',
+      'peak_bytes',
+      'peak_reserved_bytes',
+      'end_bytes',
+      'allocated_bytes',
+      'freed_bytes',
+      'never_freed_bytes',
+      'capacity_bytes',
+    ],
+  },
+  {
+    page: 'memory',
+    view: {
+      tab: 'churn',
+    },
+    keys: ['allocations'],
+  },
+  {
+    page: 'ranks',
+    view: {},
+    keys: [
+      'ranks',
+      'exposed_communication_share',
+      'exposed_communication_ns',
+      'communication_ns',
+      'exposed_ns',
+      'collectives',
+      'participants',
+      'mean_spread_ns',
+      'max_spread_ns',
+    ],
+  },
+  {
+    page: 'kernels',
+    view: {},
+    keys: ['device_busy_share', 'launches', 'launch_delay_p50_ns', 'launch_delay_p90_ns', 'self_device_time_total_us'],
+  },
+  {
+    page: 'kernels',
+    view: {
+      tab: 'copies',
+    },
+    keys: ['exposed_copy_ns'],
+  },
+  {
+    page: 'reports',
+    view: {
+      by: 'idle',
+    },
+    keys: ['idle_ns', 'idle_share', 'gaps'],
+  },
+  {
+    page: 'ops',
+    view: {},
+    keys: [
+      'ops',
+      'self_ns',
+      'compute_ns',
+      'host_ns',
+      'rounded_to_ns',
+      'self_cpu_time_total_us',
+      'mfu_share',
+      'covered_share',
+      'uncounted_calls',
+      'teraflops_per_second',
+      'teraflop_per_step',
+    ],
+  },
+];
+
 /** Method and path of every endpoint below `/api/v1`. */
 export const ENDPOINTS = [
   ['GET', '/server'],

@@ -1,7 +1,7 @@
-// tools.ts: the tool of an address, the first page of a run, and the reason of an empty page. Pure. The server decides
-// which tools have data (`RunDetail.tools`).
-import { TOOLS, type Tool, VIEW_TOOLS } from './generated.ts';
-import type { Availability } from './run.ts';
+// tools.ts: the tool of an address, the first page of a run, the page of a figure, and the reason of an empty page. Pure.
+// The server decides which tools have data (`RunDetail.tools`).
+import { FIGURE_PAGES, TOOLS, type Tool, VIEW_TOOLS } from './generated.ts';
+import type { Availability, RunDetail } from './run.ts';
 
 /**
  * Returns the first page of a run: Overview if it has data, else the timeline; Ops for statistics without timestamps.
@@ -22,6 +22,37 @@ export const questionOf = (id: string): string => toolOf(id)?.question ?? '';
 /** Returns the view of a page that another profiler's name stands for: `op_profile`. */
 export const viewTool = (id: string): Tool | undefined =>
   VIEW_TOOLS.find((item) => item.id === id || item.aliases.includes(id));
+
+const isFilled = (list: readonly Availability[], id: string): boolean =>
+  list.find((item) => item.id === id)?.state !== 'unavailable';
+
+/** Returns the page of an id; the timeline if the run has no data for that page, or there is no such page. */
+export function filledPage(run: Pick<RunDetail, 'tools'>, id: string): string {
+  const page = toolOf(id)?.id ?? 'timeline';
+  return isFilled(run.tools, page) ? page : 'timeline';
+}
+
+/** A page and the view with which it opens. */
+export interface PageView {
+  readonly tool: string;
+  readonly view: Tool['view'];
+}
+
+const TIMELINE: PageView = { tool: 'timeline', view: {} };
+
+const FIGURES: ReadonlyMap<string, PageView> = new Map(
+  FIGURE_PAGES.flatMap(({ page, view, keys }) => keys.map((key) => [key, { tool: page, view }] as const)),
+);
+
+/** Returns the page that explains a figure; the timeline if the run has no data for that page. */
+export function figurePage(run: Pick<RunDetail, 'tools' | 'reports'>, key: string): PageView {
+  const found = FIGURES.get(key) ?? TIMELINE;
+  const { by } = found.view;
+  // The page of all reports is never empty, a report on it can be.
+  const isShown =
+    found.tool === 'reports' && by !== undefined ? isFilled(run.reports, by) : isFilled(run.tools, found.tool);
+  return isShown ? found : TIMELINE;
+}
 
 /** Converts `not recorded: no X` to `No X.` */
 export function sentenceOf(reason: string): string {

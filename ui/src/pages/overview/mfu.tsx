@@ -3,11 +3,11 @@ import type { JSX } from 'preact';
 import { formatFlopRate, formatShare, plural } from '../../base/format.ts';
 import { type Report, scalarOf } from '../../model/report.ts';
 import { plainText } from '../../model/sentence.ts';
+import { figurePage } from '../../model/tools.ts';
 import { Badge } from '../../widgets/badge.tsx';
 import { CopyButton } from '../../widgets/states.tsx';
 import { PageLink } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
-import { pageOfScalar } from '../shared/sentence.tsx';
 
 export interface MfuTold {
   /** Share of the devices' peak; `undefined`: the peak is unknown. */
@@ -124,7 +124,7 @@ export function MfuCard({ page, report }: { readonly page: PageProps; readonly r
       </span>
       <PageLink
         {...page}
-        tool={pageOfScalar(page.run, 'mfu_share')}
+        {...figurePage(page.run, 'mfu_share')}
         class="ss-card-value"
         title={plainText(report.sentence)}
       >

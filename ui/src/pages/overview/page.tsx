@@ -6,10 +6,11 @@ import { cellExact, cellText } from '../../model/cell.ts';
 import { RUNS_AHEAD } from '../../model/generated.ts';
 import { type Cell, type ReportScalar, scalarOf, sectionOf } from '../../model/report.ts';
 import { codeIn, isAbout, type Sentence } from '../../model/sentence.ts';
+import { figurePage } from '../../model/tools.ts';
 import { PageLink } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
-import { Notes, pageOfScalar, summaryOf } from '../shared/sentence.tsx';
+import { Notes, summaryOf } from '../shared/sentence.tsx';
 import { type MarkerLine, NoSteps, NoWholeStep, ShorterThanStep, StepBars } from '../shared/steps.tsx';
 import { CriticalPathCard, TOP_PARTS } from './critical-path.tsx';
 import { useLabels } from './labels.tsx';
@@ -72,7 +73,7 @@ function Card({ scalar, note, page }: CardOf & { readonly page: PageProps }): JS
   return (
     <PageLink
       {...page}
-      tool={pageOfScalar(page.run, scalar.key)}
+      {...figurePage(page.run, scalar.key)}
       class="ss-figure-card"
       title={cellExact(scalar.value, scalar.unit) ?? `Show what is behind ${scalar.title}`}
     >

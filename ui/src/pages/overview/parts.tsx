@@ -21,28 +21,14 @@ import {
 import type { RunDetail } from '../../model/run.ts';
 import { type Sentence, textSentence } from '../../model/sentence.ts';
 import { bucketColour, bucketOf } from '../../model/step-buckets.ts';
-import { toolOf } from '../../model/tools.ts';
-import type { View } from '../../state/address.ts';
+import { figurePage, filledPage, toolOf } from '../../model/tools.ts';
 import { goTo } from '../../state/store.ts';
 import { BarList, WholeBar } from '../../widgets/charts.tsx';
 import { ReportTable as DataTable } from '../../widgets/report-table.tsx';
 import { eventLinkOf, nameView, PageLink } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
-import { SentenceText } from '../shared/sentence.tsx';
+import { FIGURE_TITLE, SentenceText } from '../shared/sentence.tsx';
 import type { ByLabel } from './labels.tsx';
-
-const isFilled = (run: RunDetail, id: string): boolean =>
-  run.tools.find((tool) => tool.id === id)?.state !== 'unavailable';
-
-/** The page with details of a bucket. */
-const PAGES: Readonly<Record<string, readonly [string, Partial<View>]>> = {
-  compute: ['ops', {}],
-  exposed_communication: ['ranks', {}],
-  exposed_copy: ['kernels', { tab: 'copies' }],
-  input: ['input', {}],
-  host: ['ops', {}],
-  idle: ['reports', { by: 'idle' }],
-};
 
 function Finding({ row, page }: { readonly row: ReportRow; readonly page: PageProps }): JSX.Element {
   const { store, run } = page;
@@ -73,7 +59,7 @@ function Finding({ row, page }: { readonly row: ReportRow; readonly page: PagePr
             ))}
           </span>
         )}
-        {tool === undefined || tool.id === 'timeline' || !isFilled(run, tool.id) ? undefined : (
+        {tool === undefined || filledPage(run, tool.id) === 'timeline' ? undefined : (
           <PageLink {...page} tool={tool.id}>
             {tool.title}
           </PageLink>
@@ -150,20 +136,13 @@ export function TimeParts({
           const value = numberAt(row, time.key) ?? 0;
           const part = bucketOf(word.toLowerCase().replaceAll(' ', '_'));
           const text = `${formatDuration(value)} · ${formatShare(whole === 0 ? 0 : value / whole)}`;
-          const [tool, view] = PAGES[part?.id ?? ''] ?? ['timeline', {}];
-          const isThere = isFilled(page.run, tool) && (part?.id !== 'idle' || isFilled(page.run, 'kernels'));
           return {
             label: part?.label ?? word,
             value,
             text,
             shown: (
               <span class="ss-value-link">
-                <PageLink
-                  {...page}
-                  tool={isThere ? tool : 'timeline'}
-                  view={isThere ? view : {}}
-                  title="Show what is behind this figure"
-                >
+                <PageLink {...page} {...figurePage(page.run, `${part?.id ?? ''}_ns`)} title={FIGURE_TITLE}>
                   {text}
                 </PageLink>
               </span>

@@ -5,7 +5,7 @@ import type { RunDetail } from '../../model/run.ts';
 import { type SentenceLink, sentenceOf } from '../../model/sentence.ts';
 import { createStore } from '../../state/store.ts';
 import { nameView, stepView } from './links.tsx';
-import { Notes, pageOfScalar, SentenceText, targetOf } from './sentence.tsx';
+import { Notes, SentenceText, targetOf } from './sentence.tsx';
 
 afterEach(cleanup);
 
@@ -117,9 +117,16 @@ it('knows the page and the view of each link', () => {
 });
 
 it('leads figures to the page that explains them, and to the timeline where the run lacks it', () => {
-  expect(pageOfScalar(runWith(), 'peak_bytes')).toBe('memory');
-  expect(pageOfScalar(runWith('memory'), 'peak_bytes')).toBe('timeline');
-  expect(pageOfScalar(runWith(), 'step_p50_ns')).toBe('timeline');
-  const churn = targetOf(runWith(), undefined, { kind: 'scalar', key: 'allocations' }, '60');
-  expect(churn).toMatchObject({ tool: 'memory', view: { tab: 'churn' } });
+  const target = (run: RunDetail, key: string) => {
+    const { tool, view } = targetOf(run, undefined, { kind: 'scalar', key }, '60') ?? {};
+    return { tool, view };
+  };
+  const timeline = { tool: 'timeline', view: {} };
+  expect(target(runWith(), 'peak_bytes')).toEqual({ tool: 'memory', view: {} });
+  expect(target(runWith('memory'), 'peak_bytes')).toEqual(timeline);
+  expect(target(runWith(), 'step_p50_ns')).toEqual(timeline);
+  expect(target(runWith(), 'allocations')).toEqual({ tool: 'memory', view: { tab: 'churn' } });
+  expect(target(runWith('memory'), 'allocations')).toEqual(timeline);
+  expect(target(runWith(), 'idle_ns')).toEqual({ tool: 'reports', view: { by: 'idle' } });
+  expect(target({ ...runWith(), reports: [tool('idle', 'unavailable')] }, 'idle_ns')).toEqual(timeline);
 });

@@ -3,81 +3,19 @@ import type { JSX } from 'preact';
 import { type Report, rowKeys, textAt } from '../../model/report.ts';
 import type { RunDetail } from '../../model/run.ts';
 import { plainText, type Sentence, type SentenceLink } from '../../model/sentence.ts';
-import { toolOf } from '../../model/tools.ts';
+import { figurePage, filledPage } from '../../model/tools.ts';
 import type { View } from '../../state/address.ts';
 import { eventLinkOf, nameView, PageLink, stepView } from './links.tsx';
 import type { PageProps } from './report.tsx';
-
-/** Pages that explain figures of reports, by key; the timeline explains the others. */
-const SCALAR_PAGES: Readonly<Record<string, readonly string[]>> = {
-  input: ['input_share', 'input_per_step_ns', 'input_ns'],
-  memory: [
-    'peak_memory_bytes',
-    'memory_bytes',
-    'peak_bytes',
-    'peak_reserved_bytes',
-    'end_bytes',
-    'allocations',
-    'allocated_bytes',
-    'freed_bytes',
-    'never_freed_bytes',
-    'capacity_bytes',
-  ],
-  ranks: [
-    'ranks',
-    'exposed_communication_share',
-    'exposed_communication_ns',
-    'communication_ns',
-    'exposed_ns',
-    'collectives',
-    'participants',
-    'mean_spread_ns',
-    'max_spread_ns',
-  ],
-  kernels: [
-    'device_busy_share',
-    'idle_ns',
-    'idle_share',
-    'gaps',
-    'launches',
-    'launch_delay_p50_ns',
-    'launch_delay_p90_ns',
-    'self_device_time_total_us',
-    'exposed_copy_ns',
-  ],
-  ops: [
-    'ops',
-    'self_ns',
-    'compute_ns',
-    'host_ns',
-    'rounded_to_ns',
-    'self_cpu_time_total_us',
-    'mfu_share',
-    'covered_share',
-    'uncounted_calls',
-    'teraflops_per_second',
-    'teraflop_per_step',
-  ],
-};
-
-const PAGE_OF_SCALAR: ReadonlyMap<string, string> = new Map(
-  Object.entries(SCALAR_PAGES).flatMap(([page, keys]) => keys.map((key) => [key, page] as const)),
-);
-
-/** Returns a page of the run; the timeline if the page has no data. */
-function filledPage(run: RunDetail, id: string | undefined): string {
-  const wanted = toolOf(id ?? '')?.id ?? 'timeline';
-  return run.tools.find((tool) => tool.id === wanted)?.state === 'unavailable' ? 'timeline' : wanted;
-}
-
-/** Returns the page that explains a figure; the timeline if that page has no data. */
-export const pageOfScalar = (run: RunDetail, key: string): string => filledPage(run, PAGE_OF_SCALAR.get(key));
 
 const hasTimeline = (run: RunDetail): boolean =>
   run.tools.find((tool) => tool.id === 'timeline')?.state !== 'unavailable';
 
 /** Reports whose rows are on the page Ops; rows of other reports are searched in the timeline by name. */
 const OPS_REPORTS: ReadonlySet<string> = new Set(['ops', 'lightning', 'cprofile']);
+
+/** Title of links from a figure to the page that explains it. */
+export const FIGURE_TITLE = 'Show what is behind this figure';
 
 /** Target of a link: a page with a view. */
 export interface LinkTarget {
@@ -131,13 +69,10 @@ export function targetOf(
       return { tool: 'timeline', view: { rank: link.rank }, title };
     case 'row':
       return rowTarget(report, link, by);
-    case 'scalar': {
-      const tool = pageOfScalar(run, link.key);
-      const view: Partial<View> = tool === 'memory' && link.key === 'allocations' ? { tab: 'churn' } : {};
-      return { tool, view, title: 'Show what is behind this figure' };
-    }
+    case 'scalar':
+      return { ...figurePage(run, link.key), title: FIGURE_TITLE };
     case 'page':
-      return { tool: filledPage(run, link.id), view: {}, title: 'Show what is behind this figure' };
+      return { tool: filledPage(run, link.id), view: {}, title: FIGURE_TITLE };
     default:
       return undefined;
   }
