@@ -4,6 +4,7 @@
 
 use stepscope_model::vocabulary::collective::communicates_in_lower_case;
 use stepscope_model::vocabulary::kineto::PARAM_COMMS;
+use stepscope_model::vocabulary::xla::JAX_BACKWARD;
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -115,7 +116,7 @@ impl OpClass {
     /// inside of [composite functions](Self::is_composite); scopes decide where the operation is unknown.
     fn from_name_of_work(name: &str) -> Self {
         // In JAX, `transpose(jvp(f))` is the backward pass of `f`, not a change of layout.
-        let name = name.to_ascii_lowercase().replace("transpose(jvp(", "((");
+        let name = name.to_ascii_lowercase().replace(JAX_BACKWARD, "((");
         let operation = name.rsplit('/').next().unwrap_or(&name);
         let known = from_last_word(operation, operation.len() < name.len());
         if known == Self::Other && communicates(operation) {

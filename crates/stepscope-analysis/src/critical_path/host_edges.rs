@@ -11,7 +11,7 @@ mod awaits;
 use std::collections::BTreeMap;
 
 use stepscope_model::vocabulary::collective::is_process_group_call;
-use stepscope_model::vocabulary::kineto::{Category, is_python_function};
+use stepscope_model::vocabulary::kineto::{AUTOGRAD_ENGINE, Category, is_python_function};
 use stepscope_model::{Cancelled, NameId};
 use stepscope_store::{EventId, Trace};
 
@@ -74,7 +74,7 @@ impl HostEdges {
     /// Adds the edges between a thread that calls `backward` and the thread of torch's autograd: all work of
     /// exactly one such thread that begins inside one segment of the caller ends inside it.
     pub(super) fn backward(&mut self, trace: &Trace, segments: &Segments) {
-        let is_engine = by_text(trace, |name| name.starts_with("autograd::engine::"));
+        let is_engine = by_text(trace, |name| name.starts_with(AUTOGRAD_ENGINE));
         if !is_engine.contains(&true) {
             return;
         }

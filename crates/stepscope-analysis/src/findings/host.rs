@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use stepscope_model::vocabulary::kineto::PARAM_COMMS;
+use stepscope_model::vocabulary::kineto::{OPTIMIZER_CALL, PARAM_COMMS};
 use stepscope_model::vocabulary::lightning;
 use stepscope_model::{NameId, SliceKind, Time, TrackId};
 use stepscope_store::{Overlapping, Trace};
@@ -314,7 +314,7 @@ fn computes(name: &str) -> bool {
         "aten::empty",
         "aten::resize",
         "aten::is_nonzero",
-        "Optimizer.",
+        OPTIMIZER_CALL,
     ];
     !OTHERS.iter().any(|other| name.starts_with(other))
 }

@@ -182,6 +182,26 @@ pub const PARAM_COMMS: &str = "record_param_comms";
 /// Prefix of the slices of the calls of a `torch.nn.Module`: `nn.Module: Linear_0`.
 pub const MODULE_CALL: &str = "nn.Module: ";
 
+/// Prefix of the labels that torch puts around methods of optimizers: `Optimizer.step#SGD.step`,
+/// `Optimizer.zero_grad#SGD.zero_grad`.
+pub const OPTIMIZER_CALL: &str = "Optimizer.";
+
+/// Prefix of the labels around the method of an optimizer that updates the parameters.
+pub const OPTIMIZER_STEP_CALL: &str = "Optimizer.step";
+
+/// Prefix of the slices that torch's autograd engine records.
+pub const AUTOGRAD_ENGINE: &str = "autograd::engine::";
+
+/// Prefix of the evaluation of a node of the autograd graph; `: ` and the name of the node follow:
+/// `autograd::engine::evaluate_function: AddmmBackward0`.
+pub const EVALUATE_FUNCTION: &str = "autograd::engine::evaluate_function";
+
+/// Returns whether a name is that of a node of the autograd graph: `AddmmBackward0`.
+pub fn is_autograd_node(name: &str) -> bool {
+    let name = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    name.ends_with("Backward") && !name.contains("::") && !name.contains(' ')
+}
+
 /// Name of the instants of allocations, recorded with `profile_memory=True`.
 pub const MEMORY: &str = "[memory]";
 
@@ -211,6 +231,19 @@ mod tests {
         for (index, (name, _)) in NAMES.iter().enumerate() {
             let first = NAMES.iter().position(|(other, _)| other == name);
             assert_eq!(first, Some(index), "{name}");
+        }
+    }
+
+    #[test]
+    fn nodes_of_the_autograd_graph_are_recognized() {
+        for (name, expected) in [
+            ("AddmmBackward0", true),
+            ("AddmmBackward", true),
+            ("aten::threshold_backward", false),
+            ("torch::autograd::CopyBackwards", false),
+            ("autograd::engine::evaluate_function: AddmmBackward0", false),
+        ] {
+            assert_eq!(is_autograd_node(name), expected, "{name}");
         }
     }
 

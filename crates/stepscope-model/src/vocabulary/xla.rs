@@ -78,6 +78,12 @@ pub fn is_jax_collective(name: &str) -> bool {
     )
 }
 
+/// Scope of a transposed function in the paths that JAX gives to operations.
+pub const JAX_TRANSPOSE: &str = "transpose(";
+
+/// Scope of a backward pass in these paths, the transpose of a derivative: `jit(f)/transpose(jvp(g))/mul`.
+pub const JAX_BACKWARD: &str = "transpose(jvp(";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,7 @@
 //! Stacks: from the text in the file, or from the Python functions that were open.
 
 use rustc_hash::FxHashMap;
+use stepscope_model::vocabulary::kineto::EVALUATE_FUNCTION;
 use stepscope_model::{Cancelled, Time};
 use stepscope_store::Trace;
 
@@ -204,9 +205,11 @@ const UNNAMED: u32 = u32::MAX - 1;
 
 impl Backward {
     fn from_trace(trace: &Trace, words: &Words) -> Self {
-        const EVALUATION: &str = "autograd::engine::evaluate_function: ";
         let numbers = || (0_u32..).take(words.len());
-        let function = |number: u32| words.text(trace, number).strip_prefix(EVALUATION);
+        let function = |number: u32| {
+            let node = words.text(trace, number).strip_prefix(EVALUATE_FUNCTION)?;
+            node.strip_prefix(": ")
+        };
         let mut functions: FxHashMap<&str, u32> = numbers()
             .filter_map(function)
             .map(|function| (function, UNNAMED))
