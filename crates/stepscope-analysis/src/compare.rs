@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`run`] (one run as samples and sums), [`statistics`](crate::statistics) (ratio, interval, test),
 //! [`result`] (two sides, each of one or several runs), and below them `charge` (who owns each moment of a step),
-//! [`owner`] (names, phases), [`rename`] (names that changed between the runs), `align` (which rows belong together),
+//! [`owner`] (buckets, names), [`rename`] (names that changed between the runs), `align` (which rows belong together),
 //! `attribution` (what each row makes of the difference), [`sampling`] (whether steps or runs are the samples),
 //! [`memory`] (what holds the peak), `comparability` (what qualifies the figures), [`prediction`] (earlier predictions,
 //! and what happened), [`history`] (a series of runs).

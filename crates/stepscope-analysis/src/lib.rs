@@ -46,3 +46,4 @@ pub mod timeline_query;
 pub mod torch_args;
 pub mod torch_cost;
 pub mod torch_op_profile;
+pub mod training_phase;

@@ -120,8 +120,9 @@ pub fn slow_steps(run: &ComparedRun, most: usize, most_owners: usize) -> SlowSte
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::owner::{Bucket, OwnerTime, Phase};
+    use crate::compare::owner::{Bucket, OwnerTime};
     use crate::op_class::OpClass;
+    use crate::training_phase::TrainingPhase;
 
     fn step(number: i64, compute: f64, input: f64, left_out: Option<LeftOut>) -> ComparedStep {
         ComparedStep {
@@ -139,7 +140,7 @@ mod tests {
                 bucket,
                 class: OpClass::Other,
                 operation: name.to_owned(),
-                phase: Phase::Forward,
+                phase: TrainingPhase::Forward,
                 kernel: String::new(),
                 module: String::new(),
                 shapes: String::new(),

@@ -195,9 +195,9 @@ fn label(owner: &Owner) -> String {
 
 #[cfg(test)]
 mod tests {
-    use stepscope_analysis::compare::owner::Phase;
     use stepscope_analysis::op_class::OpClass;
     use stepscope_analysis::slow_steps::SlowOwner;
+    use stepscope_analysis::training_phase::TrainingPhase;
     use stepscope_store::TraceBuilder;
 
     use super::*;
@@ -207,7 +207,7 @@ mod tests {
             bucket: Bucket::Compute,
             class: OpClass::Other,
             operation: operation.to_owned(),
-            phase: Phase::Forward,
+            phase: TrainingPhase::Forward,
             kernel: kernel.to_owned(),
             module: String::new(),
             shapes: String::new(),

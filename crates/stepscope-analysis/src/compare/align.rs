@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::compare::owner::{Bucket, Owner, OwnerTime, Phase};
+use crate::compare::owner::{Bucket, Owner, OwnerTime};
 use crate::op_class::OpClass;
+use crate::training_phase::TrainingPhase;
 
 /// What the rows of a comparison are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -185,7 +186,7 @@ pub struct RowKey {
     /// Operation; `None` where the row is a class, a bucket or a module.
     pub operation: Option<String>,
     /// Phase; `None` where it is no part of the key.
-    pub phase: Option<Phase>,
+    pub phase: Option<TrainingPhase>,
     /// Kernel, for rows of kernels.
     pub kernel: Option<String>,
     /// Module, for rows that are matched by it.
@@ -315,7 +316,13 @@ pub(super) fn align(
 mod tests {
     use super::*;
 
-    fn time(operation: &str, class: OpClass, phase: Phase, shapes: &str, ps: i64) -> OwnerTime {
+    fn time(
+        operation: &str,
+        class: OpClass,
+        phase: TrainingPhase,
+        shapes: &str,
+        ps: i64,
+    ) -> OwnerTime {
         OwnerTime {
             owner: Owner {
                 bucket: Bucket::Compute,
@@ -352,14 +359,14 @@ mod tests {
     #[test]
     fn owners_fall_down_the_ladder_until_both_sides_have_the_key() {
         let base = [
-            time("mm", OpClass::Matmul, Phase::Forward, "[2, 3]", 10),
-            time("mm", OpClass::Matmul, Phase::Forward, "[4, 5]", 20),
-            time("copy", OpClass::Copy, Phase::Forward, "", 5),
+            time("mm", OpClass::Matmul, TrainingPhase::Forward, "[2, 3]", 10),
+            time("mm", OpClass::Matmul, TrainingPhase::Forward, "[4, 5]", 20),
+            time("copy", OpClass::Copy, TrainingPhase::Forward, "", 5),
         ];
         let new = [
-            time("mm", OpClass::Matmul, Phase::Forward, "[2, 3]", 11),
-            time("mm", OpClass::Matmul, Phase::Forward, "[8, 5]", 25),
-            time("clone", OpClass::Copy, Phase::Forward, "", 6),
+            time("mm", OpClass::Matmul, TrainingPhase::Forward, "[2, 3]", 11),
+            time("mm", OpClass::Matmul, TrainingPhase::Forward, "[8, 5]", 25),
+            time("clone", OpClass::Copy, TrainingPhase::Forward, "", 6),
         ];
         let rows =
             |match_by, is_same| shown(&align(&base, &new, RowsBy::Operation, match_by, is_same));
@@ -386,10 +393,10 @@ mod tests {
     #[test]
     fn rows_of_every_kind_have_the_same_sum() {
         let base = [
-            time("mm", OpClass::Matmul, Phase::Backward, "a", 10),
-            time("relu", OpClass::Elementwise, Phase::Forward, "b", 7),
+            time("mm", OpClass::Matmul, TrainingPhase::Backward, "a", 10),
+            time("relu", OpClass::Elementwise, TrainingPhase::Forward, "b", 7),
         ];
-        let new = [time("mm", OpClass::Matmul, Phase::Forward, "c", 12)];
+        let new = [time("mm", OpClass::Matmul, TrainingPhase::Forward, "c", 12)];
         for by in RowsBy::ALL {
             for match_by in MatchBy::ALL {
                 for is_same in [false, true] {

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::compare::align::{AlignedRow, MatchLevel, RowKey, RowSide};
-use crate::compare::owner::{Bucket, Owner, OwnerTime, Phase};
+use crate::compare::owner::{Bucket, Owner, OwnerTime};
 use crate::compare::run::ComparedRun;
 use crate::compare::sampling::Sampling;
 use crate::op_class::OpClass;
 use crate::statistics::false_discovery_rates;
+use crate::training_phase::TrainingPhase;
 
 /// One row of the attribution.
 #[derive(Clone, Debug, PartialEq)]
@@ -174,7 +175,7 @@ pub(super) fn owners_of_totals(runs: &[ComparedRun]) -> Vec<OwnerTime> {
             bucket: Bucket::Host,
             class: OpClass::Host,
             operation: name.to_owned(),
-            phase: Phase::Forward,
+            phase: TrainingPhase::Forward,
             kernel: String::new(),
             module: String::new(),
             shapes: String::new(),

@@ -19,7 +19,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{Cancelled, NameId, Time, TrackId};
 use stepscope_store::{EventId, Overlapping, Trace};
 
-use crate::compare::owner::{Bucket, Phase, Source, TraceOwner, phases_of};
+use crate::compare::owner::{Bucket, DEFAULT_PHASE, Source, TraceOwner, phases_of};
 use crate::device::Work;
 use crate::intervals::IntervalSet;
 use crate::launch::{Launches, RuntimeNames};
@@ -27,6 +27,7 @@ use crate::parallel::{self, Cancel};
 use crate::run_profile::RunWindows;
 use crate::steps::ThreadRows;
 use crate::steps::breakdown::{Breakdown, ChargedWindows, host_bucket};
+use crate::training_phase::TrainingPhase;
 
 /// Number of fractional bits of a share.
 const FRACTION: u32 = 32;
@@ -106,7 +107,7 @@ struct Scan<'a> {
     /// Slices of each track that do not nest.
     overlapping: Vec<OnceLock<Option<Overlapping>>>,
     /// Phases of the slices of each host thread.
-    phases: Vec<OnceLock<Vec<Phase>>>,
+    phases: Vec<OnceLock<Vec<TrainingPhase>>>,
     detail: DetailOf<'a>,
 }
 
@@ -290,7 +291,7 @@ impl Charging {
         }
         let owner = TraceOwner {
             bucket,
-            phase: Phase::default(),
+            phase: DEFAULT_PHASE,
             source: Source::Nothing,
             detail: 0,
         };
@@ -386,7 +387,7 @@ impl Scan<'_> {
                 }
                 let owner = TraceOwner {
                     bucket,
-                    phase: phases.get(segment.index).copied().unwrap_or_default(),
+                    phase: phases.get(segment.index).copied().unwrap_or(DEFAULT_PHASE),
                     source: Source::Host(slices.name[segment.index]),
                     detail: 0,
                 };
@@ -457,7 +458,7 @@ impl Scan<'_> {
         let Some(((host, index), event)) = place.zip(called) else {
             return TraceOwner {
                 bucket,
-                phase: Phase::default(),
+                phase: DEFAULT_PHASE,
                 source: Source::Device(track, kernel),
                 detail: 0,
             };
@@ -465,7 +466,7 @@ impl Scan<'_> {
         let phases = self.phases[host.index()].get_or_init(|| phases_of(self.trace, host));
         TraceOwner {
             bucket,
-            phase: phases.get(index).copied().unwrap_or_default(),
+            phase: phases.get(index).copied().unwrap_or(DEFAULT_PHASE),
             source: Source::Launched {
                 operation: self.trace.slices(host).name[index],
                 kernel,
@@ -505,7 +506,7 @@ impl Scan<'_> {
                     let event = slices.id(segment.index);
                     let owner = TraceOwner {
                         bucket: Bucket::ALL[position],
-                        phase: phases.get(segment.index).copied().unwrap_or_default(),
+                        phase: phases.get(segment.index).copied().unwrap_or(DEFAULT_PHASE),
                         source: Source::Host(slices.name[segment.index]),
                         detail: (self.detail)(event),
                     };

@@ -4,11 +4,12 @@
 
 use std::borrow::Cow;
 
-use stepscope_model::{NameId, SliceKind, TrackId};
+use stepscope_model::{NameId, TrackId};
 use stepscope_store::{EventId, Trace};
 
 use crate::op_class::OpClass;
-use crate::slice_class::{called_module, is_input};
+use crate::slice_class::called_module;
+use crate::training_phase::TrainingPhase;
 
 /// Bucket of a step's time, in the order of [`StepParts::buckets`](crate::steps::breakdown::StepParts::buckets).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,89 +70,26 @@ impl Bucket {
     }
 }
 
-/// Phase of a training step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Phase {
-    /// None of the others.
-    #[default]
-    Forward,
-    /// The backward pass.
-    Backward,
-    /// Update of the parameters.
-    Optimizer,
-    /// Loading of data.
-    Input,
-}
+/// Phase of time that no slice and no path assigns to another one: comparisons have no phase "other".
+pub(super) const DEFAULT_PHASE: TrainingPhase = TrainingPhase::Forward;
 
-impl Phase {
-    /// All phases.
-    pub const ALL: [Self; 4] = [Self::Forward, Self::Backward, Self::Optimizer, Self::Input];
-
-    /// Returns the word used in reports.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Forward => "forward",
-            Self::Backward => "backward",
-            Self::Optimizer => "optimizer",
-            Self::Input => "input",
-        }
-    }
-
-    /// Returns the phase of a word.
-    pub fn from_name(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|phase| phase.as_str() == word)
-    }
-
-    /// Returns the phase that a slice of a host thread begins, if it begins one.
-    fn begun_by(name: &str, kind: SliceKind) -> Option<Self> {
-        if name.starts_with("Optimizer.") || name.contains("optimizer_step") {
-            Some(Self::Optimizer)
-        } else if name.starts_with("autograd::engine") || name == "backward" || is_grad_node(name) {
-            Some(Self::Backward)
-        } else if is_input(kind, name) {
-            Some(Self::Input)
-        } else {
-            None
-        }
-    }
-
-    /// Returns the phase of an operation of a compiled program, by its path.
-    pub(super) fn of_path(path: &str) -> Self {
-        if path.contains("transpose(") {
-            Self::Backward
-        } else if path.contains("optax")
-            || path.contains("apply_updates")
-            || path.contains("optimizer")
-        {
-            Self::Optimizer
-        } else {
-            Self::Forward
-        }
-    }
-}
-
-/// Returns whether this is a node of torch's autograd graph: `AddmmBackward0`.
-fn is_grad_node(name: &str) -> bool {
-    let name = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
-    name.ends_with("Backward") && !name.contains("::") && !name.contains(' ')
-}
-
-/// Returns the phase of each slice of a host thread: one pass.
-pub(super) fn phases_of(trace: &Trace, track: TrackId) -> Vec<Phase> {
+/// Returns the phase of each slice of a host thread: that of the outermost slice that begins one. One pass.
+pub(super) fn phases_of(trace: &Trace, track: TrackId) -> Vec<TrainingPhase> {
     let slices = trace.slices(track);
-    let mut known: rustc_hash::FxHashMap<(NameId, NameId), Option<Phase>> =
+    let mut known: rustc_hash::FxHashMap<(NameId, NameId), Option<TrainingPhase>> =
         rustc_hash::FxHashMap::default();
-    let mut found: Vec<Phase> = Vec::with_capacity(slices.len());
+    let mut found: Vec<TrainingPhase> = Vec::with_capacity(slices.len());
     for index in 0..slices.len() {
         let around = found.get(slices.parent[index] as usize).copied();
         let phase = match around {
-            Some(phase) if phase != Phase::Forward => phase,
+            Some(phase) if phase != DEFAULT_PHASE => phase,
             _ => {
                 let key = (slices.name[index], slices.category.get(index));
                 let begun = known.entry(key).or_insert_with(|| {
-                    Phase::begun_by(trace.name(key.0), trace.kind(track, key.0, key.1))
+                    let kind = trace.kind(track, key.0, key.1);
+                    TrainingPhase::from_host_slice(trace.name(key.0), kind)
                 });
-                begun.unwrap_or_default()
+                begun.unwrap_or(DEFAULT_PHASE)
             }
         };
         found.push(phase);
@@ -181,7 +119,7 @@ pub(super) enum Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct TraceOwner {
     pub(super) bucket: Bucket,
-    pub(super) phase: Phase,
+    pub(super) phase: TrainingPhase,
     pub(super) source: Source,
     /// Hash of the shapes or the stack that separate owners of equal names; 0 without them.
     pub(super) detail: u64,
@@ -197,7 +135,7 @@ pub struct Owner {
     /// Name of the operation; empty where nothing is recorded.
     pub operation: String,
     /// Phase of the step.
-    pub phase: Phase,
+    pub phase: TrainingPhase,
     /// Name of the device work; empty for time of the host.
     pub kernel: String,
     /// Module of the model; empty where none is recorded or it was not asked for.
@@ -334,17 +272,5 @@ mod tests {
         ] {
             assert_eq!(stable_name(name), expected, "{name}");
         }
-    }
-
-    #[test]
-    fn nodes_of_autograd_begin_the_backward_pass() {
-        let begun = |name| Phase::begun_by(name, SliceKind::Other);
-        assert_eq!(begun("AddmmBackward0"), Some(Phase::Backward));
-        assert_eq!(
-            begun("autograd::engine::evaluate_function: MulBackward0"),
-            Some(Phase::Backward)
-        );
-        assert_eq!(begun("Optimizer.step#SGD.step"), Some(Phase::Optimizer));
-        assert_eq!(begun("aten::mm"), None);
     }
 }

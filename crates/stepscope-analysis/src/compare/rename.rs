@@ -152,8 +152,9 @@ impl<'a> Renaming<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::owner::{Bucket, Phase};
+    use crate::compare::owner::Bucket;
     use crate::op_class::OpClass;
+    use crate::training_phase::TrainingPhase;
 
     #[test]
     fn a_rule_keeps_what_its_star_matched() {
@@ -182,7 +183,7 @@ mod tests {
                 bucket: Bucket::Compute,
                 class: OpClass::Matmul,
                 operation: operation.to_owned(),
-                phase: Phase::Forward,
+                phase: TrainingPhase::Forward,
                 kernel: String::new(),
                 module: String::new(),
                 shapes: String::new(),

@@ -12,7 +12,7 @@ use crate::collectives::{Clock, collectives};
 use crate::compare::charge::{ChargedOwners, DetailOf, OwnerSums, break_down_and_charge};
 use crate::compare::memory::{PeakHolder, peak};
 use crate::compare::owner::{
-    Bucket, Owner, OwnerTime, Phase, Source, TraceOwner, module_around, stable_name,
+    Bucket, DEFAULT_PHASE, Owner, OwnerTime, Source, TraceOwner, module_around, stable_name,
 };
 use crate::findings::diagnose;
 use crate::launch::Launches;
@@ -25,6 +25,7 @@ use crate::run_profile::{AnalysisScope, IterationRole, RunProfile, RunWindows};
 use crate::steps::breakdown::AnalysisWindow;
 use crate::steps::times::outlier_limit;
 use crate::torch_args::input_shapes;
+use crate::training_phase::TrainingPhase;
 
 /// Fraction of a step above which its compilation excludes it.
 const COMPILES: f64 = 0.01;
@@ -537,10 +538,11 @@ impl Names<'_> {
             Source::Launched { operation, kernel } => (text(operation), text(kernel), owner.phase),
             Source::Device(_, kernel) => {
                 let path = framework_op_of(self.trace, &self.catalogue, sums.example);
-                let phase = path.as_deref().map(Phase::of_path).unwrap_or_default();
+                let phase = path.as_deref().and_then(TrainingPhase::from_op_path);
                 let kernel = text(kernel);
                 let operation = path.map(|path| stable_name(&path).into_owned());
-                (operation.unwrap_or_else(|| kernel.clone()), kernel, phase)
+                let operation = operation.unwrap_or_else(|| kernel.clone());
+                (operation, kernel, phase.unwrap_or(DEFAULT_PHASE))
             }
         };
         let class = match owner.bucket {

@@ -1,7 +1,8 @@
 //! Selections of segments: what a selector of a scenario and its scopes select.
 
-use stepscope_model::vocabulary::kineto::{Category, MODULE_CALL};
-use stepscope_model::{Cancelled, NameId};
+use rustc_hash::FxHashMap;
+use stepscope_model::vocabulary::kineto::MODULE_CALL;
+use stepscope_model::{Cancelled, NameId, TrackId};
 use stepscope_store::pages;
 
 use super::CriticalPath;
@@ -10,10 +11,11 @@ use super::class::classes;
 use super::graph::{NONE, SegmentKind};
 use super::nearest::Nearest;
 use super::queues::PathQueue;
-use super::spec::{Glob, Scope, SegmentPhase, Selector, Spec};
+use super::spec::{Glob, Scope, Selector, Spec};
 use crate::names::by_text;
 use crate::parallel::{self, Cancel};
-use crate::slice_class::{COMPILES, FETCHES_INPUT, HostKinds, is_input};
+use crate::slice_class::{COMPILES, FETCHES_INPUT, HostKinds, is_operator};
+use crate::training_phase::TrainingPhase;
 
 impl CriticalPath<'_> {
     /// Returns which segments a condition selects.
@@ -89,48 +91,33 @@ impl CriticalPath<'_> {
         Ok(())
     }
 
-    /// Returns the phase of each segment.
-    fn phases(&self) -> Vec<SegmentPhase> {
-        let phase_of = |name: &str| {
-            if name.starts_with("Optimizer.step#") || name.starts_with("Optimizer.zero_grad#") {
-                Some(SegmentPhase::Optimizer)
-            } else if name.starts_with("autograd::engine::") || name.contains("transpose(jvp(") {
-                Some(SegmentPhase::Backward)
-            } else {
-                None
-            }
-        };
-        let texts: Vec<Option<SegmentPhase>> = (0..self.trace.name_count())
-            .map(|name| phase_of(self.trace.name(NameId(super::graph::index(name)))))
-            .collect();
-        let of_slice = |track, slice: usize| {
+    /// Returns the phase of each segment: that of the innermost slice that begins one, else the forward pass inside
+    /// an operator, else none.
+    fn phases(&self) -> Vec<Option<TrainingPhase>> {
+        let mut known: FxHashMap<(TrackId, NameId, NameId), Option<TrainingPhase>> =
+            FxHashMap::default();
+        let mut phase_of_slice = |track: TrackId, slice: usize| {
             let slices = self.trace.slices(track);
-            let name: NameId = slices.name[slice];
-            let category = slices.category.get(slice);
-            if let Some(phase) = texts.get(name.index()).copied().flatten() {
-                return Some(phase);
-            }
-            let kind = self.trace.kind(track, name, category);
-            if is_input(kind, self.trace.name(name)) {
-                return Some(SegmentPhase::Input);
-            }
-            let category = Category::from_name(self.trace.name(category));
-            (category == Some(Category::Operator)).then_some(SegmentPhase::Forward)
+            let (name, category) = (slices.name[slice], slices.category.get(slice));
+            *known.entry((track, name, category)).or_insert_with(|| {
+                let kind = self.trace.kind(track, name, category);
+                let begun = TrainingPhase::from_host_slice(self.trace.name(name), kind);
+                let is_operator = is_operator(self.trace.name(category));
+                begun.or(is_operator.then_some(TrainingPhase::Forward))
+            })
         };
         // An operator inside the optimizer belongs to the optimizer: operators decide last.
         let outer = Nearest::new(self, |track, slice| {
-            of_slice(track, slice).is_some_and(|phase| phase != SegmentPhase::Forward)
+            phase_of_slice(track, slice).is_some_and(|phase| phase != TrainingPhase::Forward)
         });
         let operators = Nearest::new(self, |track, slice| {
-            of_slice(track, slice) == Some(SegmentPhase::Forward)
+            phase_of_slice(track, slice) == Some(TrainingPhase::Forward)
         });
         let phase = |segment: usize| {
-            let found = outer
+            let (track, slice) = outer
                 .get(self, segment)
-                .or_else(|| operators.get(self, segment));
-            found
-                .and_then(|(track, slice)| of_slice(track, slice))
-                .unwrap_or(SegmentPhase::Other)
+                .or_else(|| operators.get(self, segment))?;
+            phase_of_slice(track, slice)
         };
         (0..self.graph().len()).map(phase).collect()
     }

@@ -2,6 +2,7 @@
 
 use super::graph::LagKind;
 use crate::op_class::OpClass;
+use crate::training_phase::TrainingPhase;
 
 /// One scenario: changes that apply together.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,24 +70,12 @@ pub enum Scope {
     Step(i64),
     /// Segments on this stream of a device.
     Stream(i64),
-    /// Segments of a phase of training.
-    Phase(SegmentPhase),
+    /// Segments of a phase of training; `None` selects those that belong to no phase, written `other`.
+    Phase(Option<TrainingPhase>),
 }
 
-/// Phase of a training step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SegmentPhase {
-    /// Before the backward pass.
-    Forward,
-    /// The backward pass.
-    Backward,
-    /// The optimizer.
-    Optimizer,
-    /// The input pipeline.
-    Input,
-    /// No operation of the framework.
-    Other,
-}
+/// Word for the segments that belong to no phase.
+const NO_PHASE: &str = "other";
 
 /// A change of lengths or lags.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -231,7 +220,13 @@ fn parse_spec(text: &str, start: usize) -> Result<(Spec, usize), SpecError> {
             ),
             "step" => Scope::Step(number(SpecCause::Number)?),
             "stream" => Scope::Stream(number(SpecCause::Number)?),
-            "phase" => Scope::Phase(phase(value).ok_or_else(|| error(position, SpecCause::Phase))?),
+            "phase" => {
+                let phase = TrainingPhase::from_name(value);
+                if phase.is_none() && value != NO_PHASE {
+                    return Err(error(position, SpecCause::Phase));
+                }
+                Scope::Phase(phase)
+            }
             _ => break,
         };
         scopes.push(scope);
@@ -257,17 +252,6 @@ fn parse_spec(text: &str, start: usize) -> Result<(Spec, usize), SpecError> {
     let end = start + at + 1 + length;
     // The comma belongs to the change before it.
     Ok((spec, if end < text.len() { end + 1 } else { end }))
-}
-
-fn phase(name: &str) -> Option<SegmentPhase> {
-    Some(match name {
-        "forward" => SegmentPhase::Forward,
-        "backward" => SegmentPhase::Backward,
-        "optimizer" => SegmentPhase::Optimizer,
-        "input" => SegmentPhase::Input,
-        "other" => SegmentPhase::Other,
-        _ => return None,
-    })
 }
 
 fn parse_selector(text: &str) -> Result<Selector, SpecCause> {
@@ -464,6 +448,17 @@ mod tests {
                 },
             ]
         );
+    }
+
+    #[test]
+    fn scopes_name_a_phase_or_none_of_them() {
+        for (text, phase) in [
+            ("host@phase:backward=0", Some(TrainingPhase::Backward)),
+            ("host@phase:other=0", None),
+        ] {
+            let found = parse(text).unwrap();
+            assert_eq!(found.specs[0].scopes, [Scope::Phase(phase)], "{text}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! The purpose is derived from the times of the allocation and of its free. Backward passes reach from the first
 //! to the last `autograd::engine::evaluate_function` between two optimiser steps or step markers; optimiser steps
-//! are `Optimizer.step…`:
+//! are `Optimizer.step…` (`TrainingPhase::from_torch_slice`):
 //!
 //! ```text
 //! allocated in an optimiser step   freed within it: temporary      else: optimiser state
@@ -21,6 +21,7 @@ use stepscope_store::{FactValue, FileFacts, Trace};
 
 use super::{Memory, Record};
 use crate::names::NameSet;
+use crate::training_phase::TrainingPhase;
 
 /// Estimated purpose of memory, from its lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,17 +60,6 @@ impl AllocationCategory {
     }
 }
 
-/// Training phase of the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AllocationPhase {
-    /// A backward pass.
-    Backward,
-    /// A step of the optimiser.
-    Optimizer,
-    /// Any other phase.
-    Other,
-}
-
 type Spans = Vec<(Time, Time)>;
 
 /// Times of the training phases.
@@ -84,10 +74,15 @@ impl Owners {
     /// Searches for backward passes and optimiser steps.
     pub fn from_trace(trace: &Trace) -> Self {
         let files = trace.files().len().max(1);
-        let backward = NameSet::matching(trace, |name| {
-            name.starts_with("autograd::engine::evaluate_function")
-        });
-        let optimizer = NameSet::matching(trace, |name| name.starts_with("Optimizer.step"));
+        // Labels of the program do not count here: one that reaches beyond the work of its phase would make gradients
+        // and optimiser state of other memory.
+        let slices_of = |phase: TrainingPhase| {
+            NameSet::matching(trace, |name| {
+                TrainingPhase::from_torch_slice(name) == Some(phase)
+            })
+        };
+        let backward = slices_of(TrainingPhase::Backward);
+        let optimizer = slices_of(TrainingPhase::Optimizer);
         let mut found = Self {
             backward: vec![Spans::new(); files],
             optimizer: vec![Spans::new(); files],
@@ -131,19 +126,19 @@ impl Owners {
         any(&self.backward) || any(&self.optimizer)
     }
 
-    /// Returns the phase of the process of a record at a timestamp.
-    pub fn phase(&self, file: usize, at: Time) -> AllocationPhase {
+    /// Returns the phase of the process of a record at a timestamp: a backward pass, an optimiser step or neither.
+    pub fn phase(&self, file: usize, at: Time) -> Option<TrainingPhase> {
         let within = |spans: &[Spans]| {
             spans
                 .get(file)
                 .is_some_and(|spans| span_at(spans, at).is_some())
         };
         if within(&self.optimizer) {
-            AllocationPhase::Optimizer
+            Some(TrainingPhase::Optimizer)
         } else if within(&self.backward) {
-            AllocationPhase::Backward
+            Some(TrainingPhase::Backward)
         } else {
-            AllocationPhase::Other
+            None
         }
     }
 
@@ -380,9 +375,9 @@ mod tests {
                 "made at {allocated}, freed at {freed:?}"
             );
         }
-        assert_eq!(owners.phase(0, at(15)), AllocationPhase::Backward);
-        assert_eq!(owners.phase(0, at(25)), AllocationPhase::Optimizer);
-        assert_eq!(owners.phase(0, at(5)), AllocationPhase::Other);
+        assert_eq!(owners.phase(0, at(15)), Some(TrainingPhase::Backward));
+        assert_eq!(owners.phase(0, at(25)), Some(TrainingPhase::Optimizer));
+        assert_eq!(owners.phase(0, at(5)), None);
         let untold = Record {
             tracked: false,
             ..record(5, None)

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use stepscope_engine::analysis::compare::memory::PeakHolder;
-use stepscope_engine::analysis::compare::owner::{Bucket, Owner, OwnerTime, Phase};
+use stepscope_engine::analysis::compare::owner::{Bucket, Owner, OwnerTime};
 use stepscope_engine::analysis::compare::run::{
     ComparedFinding, ComparedRun, ComparedStep, FunctionTotal, LeftOut,
 };
 use stepscope_engine::analysis::op_class::OpClass;
+use stepscope_engine::analysis::training_phase::TrainingPhase;
 use stepscope_model::Diagnostic;
 
 use super::bucket_names;
@@ -227,7 +228,7 @@ fn from_json(value: &Value) -> Option<ComparedRun> {
                 bucket: Bucket::from_name(time["bucket"].as_str()?)?,
                 class: OpClass::from_name(time["class"].as_str()?)?,
                 operation: text(&time["operation"])?,
-                phase: Phase::from_name(time["phase"].as_str()?)?,
+                phase: TrainingPhase::from_name(time["phase"].as_str()?)?,
                 kernel: text(&time["kernel"])?,
                 module: text(&time["module"])?,
                 shapes: text(&time["shapes"])?,
@@ -321,7 +322,7 @@ mod tests {
                 bucket: Bucket::Compute,
                 class: OpClass::Matmul,
                 operation: "aten::mm".to_owned(),
-                phase: Phase::Backward,
+                phase: TrainingPhase::Backward,
                 kernel: "gemm".to_owned(),
                 module: String::new(),
                 shapes: String::new(),

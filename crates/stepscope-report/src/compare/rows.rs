@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use stepscope_analysis::compare::owner::{Bucket, Phase};
+use stepscope_analysis::compare::owner::Bucket;
 use stepscope_analysis::compare::result::{AttributionRow, RowKey, RowsBy};
+use stepscope_analysis::training_phase::TrainingPhase;
 
 use super::ComparisonView;
 use crate::report::{Cell, Column, Table, Unit};
@@ -56,7 +57,7 @@ pub(super) fn table(view: &ComparisonView<'_>) -> Table {
                 .map(stepscope_analysis::op_class::OpClass::as_str)
                 .into(),
             key.operation.as_deref().into(),
-            key.phase.map(Phase::as_str).into(),
+            key.phase.map(TrainingPhase::as_str).into(),
             key.kernel.as_deref().into(),
         ]);
     }
@@ -100,7 +101,7 @@ pub(super) fn label(row: &AttributionRow, by: RowsBy) -> String {
     }
     let phase = match key.phase {
         None if key.operation.is_some() => Some("any phase"),
-        None | Some(Phase::Forward) => None,
+        None | Some(TrainingPhase::Forward) => None,
         Some(phase) => Some(phase.as_str()),
     };
     let bucket = key.bucket.filter(|bucket| *bucket != Bucket::Compute);
@@ -127,7 +128,7 @@ fn path(key: &RowKey) -> String {
     });
     let phase = match key.phase {
         None => Some("any phase".to_owned()),
-        Some(Phase::Forward) => None,
+        Some(TrainingPhase::Forward) => None,
         Some(phase) => Some(phase.as_str().to_owned()),
     };
     let kernel = key.kernel.clone().filter(|kernel| !kernel.is_empty());

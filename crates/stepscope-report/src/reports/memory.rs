@@ -19,9 +19,10 @@ use crate::report::{
     sentence, since_start_ns, with_thousands,
 };
 use crate::reports::Options;
-use stepscope_analysis::memory::owners::{AllocationCategory, AllocationPhase, Owners};
+use stepscope_analysis::memory::owners::{AllocationCategory, Owners};
 use stepscope_analysis::memory::{Allocator, Memory, Record, Usage};
 use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::training_phase::TrainingPhase;
 
 const KIND: &str = "memory";
 
@@ -130,9 +131,10 @@ fn summarise(report: &mut Report, trace: &Trace, memory: &Memory, at: usize, usa
     let op = record.map_or("", |record| memory.op(record));
     let step = step_at(trace, usage.peak_at);
     let owners = Owners::from_trace(trace);
-    let phase = match record.map(|record| owners.phase(memory.file_of(trace, record), record.at)) {
-        Some(AllocationPhase::Backward) => "backward pass",
-        Some(AllocationPhase::Optimizer) => "optimiser step",
+    let phase = record.and_then(|record| owners.phase(memory.file_of(trace, record), record.at));
+    let phase = match phase {
+        Some(TrainingPhase::Backward) => "backward pass",
+        Some(TrainingPhase::Optimizer) => "optimiser step",
         _ => "",
     };
     let in_step = step.map(|step| {

@@ -1,8 +1,9 @@
 //! The file of a gate: `stepscope-gate.toml`.
 
-use stepscope_analysis::compare::owner::{Owner, Phase};
+use stepscope_analysis::compare::owner::Owner;
 use stepscope_analysis::compare::result::{DEFAULT_CONFIDENCE, DEFAULT_TOLERANCE, MeasureUnit};
 use stepscope_analysis::op_class::OpClass;
+use stepscope_analysis::training_phase::TrainingPhase;
 use stepscope_model::spelling::nearest;
 
 use super::Limit;
@@ -27,7 +28,7 @@ pub struct WhereClause {
     /// Class.
     pub class: Option<OpClass>,
     /// Phase.
-    pub phase: Option<Phase>,
+    pub phase: Option<TrainingPhase>,
 }
 
 impl WhereClause {
@@ -413,8 +414,8 @@ fn read_where(value: &TomlValue, line: usize) -> Result<WhereClause, String> {
                 clause.class = Some(class);
             }
             "phase" => {
-                let known = Phase::ALL.map(Phase::as_str);
-                let phase = Phase::from_name(text)
+                let known = TrainingPhase::ALL.map(TrainingPhase::as_str);
+                let phase = TrainingPhase::from_name(text)
                     .ok_or_else(|| at(line, unknown("phase", text, &known)))?;
                 clause.phase = Some(phase);
             }

@@ -202,6 +202,25 @@ fn scopes_limit_to_phases() {
 }
 
 #[test]
+fn labels_of_the_program_and_nodes_of_autograd_begin_phases() {
+    let mut file = Kineto::new(None);
+    file.step(0, (0, 1_000));
+    // As torch wrote before its engine recorded the evaluation of nodes.
+    file.op("MmBackward", (200, 220), 1);
+    file.op("aten::mm", (205, 215), 1);
+    for (name, range) in [("backward", (300, 330)), ("optimizer_step", (400, 440))] {
+        file.slice("user_annotation", name, range, 50, 1, json!({}));
+    }
+    file.op("aten::add", (410, 430), 1);
+    let (_folder, run) = run_of(&file);
+    let changes = ["forward", "backward", "optimizer"];
+    let changes = changes.map(|phase| format!("host@phase:{phase}=0"));
+    let changes: Vec<&str> = changes.iter().map(String::as_str).collect();
+    let found = report(&run.trace, "op", &changes);
+    assert_eq!(predictions(&found), [1_000.0, 950.0, 960.0]);
+}
+
+#[test]
 fn selectors_of_rows_select_the_time_of_the_row() {
     let mut file = Kineto::new(None);
     file.step(0, (0, 800));
