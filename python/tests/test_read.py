@@ -300,6 +300,15 @@ class Reports(Recorded):
         self.assertEqual(len(self.run_.report("steps", by="step", top=2).rows), 2)
         self.assertEqual(self.run_.report("steps", by="step", top=2).table.left_out, 3)
 
+    def test_report_adds_figures_of_another_profiler_on_request(self):
+        self.assertNotIn("xprof_step_ns", self.run_.report("steps", by="step").rows[0])
+        compared = self.run_.report("steps", by="step", compat="xprof")
+        self.assertIn("xprof_step_ns", compared.rows[0])
+        with self.assertRaisesRegex(stepscope.QueryError, "use hta or xprof"):
+            self.run_.report("steps", compat="nsys")
+        with self.assertRaisesRegex(stepscope.QueryError, "idle, overlap, ranks"):
+            self.run_.report("steps", compat="hta")
+
     def test_report_can_be_limited_to_steps(self):
         numbers = [step.number for step in self.run_.steps]
         one = self.run_.report("steps", by="step", steps=numbers[1])

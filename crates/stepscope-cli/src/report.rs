@@ -15,6 +15,7 @@ use stepscope_engine::analysis::peaks::PeakOverrides;
 use stepscope_engine::analysis::steps::range_of;
 use stepscope_engine::measured_peaks::PeakStore;
 use stepscope_engine::report::peak_options::given_peaks;
+use stepscope_engine::report::peer_profiler::PeerProfiler;
 use stepscope_engine::report::report::{Report, Sentence, run_start};
 use stepscope_engine::report::reports::{self, Options, PEAKS, ReportError};
 use stepscope_engine::{Engine, EngineError, EngineOptions, Run, RunSummary};
@@ -77,6 +78,7 @@ pub fn run(asked: &args::ReportArgs, out: &mut dyn Write) -> Result<(), CliError
                 .map_err(|error| CliError::usage(error.to_string()))?,
             ..PeakOverrides::default()
         },
+        compat: peer(asked.compat.as_deref())?,
     };
     match kind {
         Some(kind) => kind.check(&options).map_err(|error| usage(&error))?,
@@ -98,6 +100,11 @@ pub fn run(asked: &args::ReportArgs, out: &mut dyn Write) -> Result<(), CliError
         None if !options.peaks.given.is_empty() => {
             return Err(CliError::usage(
                 "cannot use peaks in all reports: --peak-flops and --peak-bandwidth belong to reports of rates\nhelp: name a kind: mfu, op-profile or roofline",
+            ));
+        }
+        None if asked.compat.is_some() => {
+            return Err(CliError::usage(
+                "cannot add another profiler's figures to all reports: --compat belongs to one kind\nhelp: name a kind: idle, overlap or ranks for hta; steps, ops or hlo-memory for xprof",
             ));
         }
         None if asked.by.is_some() => {
@@ -148,6 +155,12 @@ pub fn run(asked: &args::ReportArgs, out: &mut dyn Write) -> Result<(), CliError
     }
     engine.flush_cache();
     Ok(())
+}
+
+/// Returns the profiler whose figures the report adds.
+fn peer(name: Option<&str>) -> Result<Option<PeerProfiler>, CliError> {
+    let parsed = name.map(str::parse::<PeerProfiler>).transpose();
+    parsed.map_err(|error| CliError::usage(error.to_string()))
 }
 
 /// Returns the requested time range.

@@ -4,7 +4,7 @@
 //! the reports by name and converts each analysis to the common [`report`] type. [`hints`] has the
 //! lines of code that record missing data. [`tools`] lists the pages of the viewer.
 //! [`availability`] computes which pages and reports have data in a run. [`name_search`] finds names as users search
-//! for them.
+//! for them. [`peer_profiler`] names the profilers whose own figures some reports add on request.
 //!
 //! **Invariant:** the command line, the HTTP interface and Python print these reports and add
 //! nothing of their own.
@@ -15,6 +15,7 @@ pub mod demangle;
 pub mod hints;
 pub mod name_search;
 pub mod peak_options;
+pub mod peer_profiler;
 pub mod report;
 pub mod reports;
 pub mod slow_steps;

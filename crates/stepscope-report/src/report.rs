@@ -273,6 +273,23 @@ impl Table {
         }
     }
 
+    /// Inserts a column to the right of the column `after`, or as the last one if there is no such
+    /// column. Rows without a cell get an empty one.
+    pub fn insert_column(
+        &mut self,
+        after: &str,
+        column: Column,
+        cells: impl IntoIterator<Item = Cell>,
+    ) {
+        let before = self.columns.iter().position(|known| known.key == after);
+        let at = before.map_or(self.columns.len(), |before| before + 1);
+        self.columns.insert(at, column);
+        let mut cells = cells.into_iter();
+        for row in &mut self.rows {
+            row.insert(at, cells.next().unwrap_or_default());
+        }
+    }
+
     /// Returns the columns of a table for people: short names replace full names. Tables for
     /// programs have both.
     pub fn for_people(&self) -> impl Iterator<Item = DisplayColumn<'_>> {
@@ -469,6 +486,29 @@ mod tests {
         assert_eq!(
             json,
             serde_json::json!({"key": "short_name", "title": "Short name", "unit": "text", "short_of": "name"})
+        );
+    }
+
+    #[test]
+    fn inserted_columns_follow_the_named_one() {
+        let mut table = Table::new(vec![
+            Column::new("name", "Name", Unit::Text),
+            Column::new("total_ns", "Total", Unit::Ns),
+        ]);
+        table.push(["a".into(), 1.0.into()]);
+        table.push(["b".into(), 2.0.into()]);
+        let count = Column::new("count", "Count", Unit::Count);
+        table.insert_column("name", count, [Cell::Int(3)]);
+        let flag = Column::new("flag", "Flag", Unit::Flag);
+        table.insert_column("no such column", flag, [true.into(), false.into()]);
+        let keys: Vec<&str> = table.columns.iter().map(|column| &*column.key).collect();
+        assert_eq!(keys, ["name", "count", "total_ns", "flag"]);
+        assert_eq!(
+            table.rows,
+            [
+                ["a".into(), 3_u32.into(), 1.0.into(), true.into()],
+                ["b".into(), Cell::Empty, 2.0.into(), false.into()]
+            ]
         );
     }
 

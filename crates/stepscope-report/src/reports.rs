@@ -30,6 +30,7 @@ use stepscope_model::{Cancelled, Profile, ProfileKind, Time};
 use stepscope_store::Trace;
 
 use crate::hints::{Lack, hint};
+use crate::peer_profiler::PeerProfiler;
 use crate::report::{Report, Sentence, sentence};
 use stepscope_analysis::critical_path::WindowEnd;
 use stepscope_analysis::parallel::Cancel;
@@ -64,6 +65,8 @@ pub struct Options {
     pub until: WindowEnd,
     /// Peak rates of devices from outside the trace. For reports of rates.
     pub peaks: PeakOverrides,
+    /// Add the figures of this profiler. For the reports of [`PeerProfiler::reports`].
+    pub compat: Option<PeerProfiler>,
 }
 
 /// The reports whose rows are of compiled programs: they take [`Options::module`].
@@ -101,6 +104,7 @@ impl Default for Options {
             force: false,
             until: WindowEnd::default(),
             peaks: PeakOverrides::default(),
+            compat: None,
         }
     }
 }
@@ -125,8 +129,8 @@ impl Kind {
     ///
     /// # Errors
     ///
-    /// [`ReportError::UnknownBy`] if the row type does not exist, [`ReportError::UnknownOption`], and
-    /// [`ReportError::WhatIf`].
+    /// [`ReportError::UnknownBy`] if the row type does not exist, [`ReportError::UnknownOption`],
+    /// [`ReportError::NoPeerFigures`], and [`ReportError::WhatIf`].
     pub fn check(&self, options: &Options) -> Result<(), ReportError> {
         let given = [
             ("module", options.module.is_some(), PROGRAMS),
@@ -146,6 +150,14 @@ impl Kind {
                     kinds,
                 });
             }
+        }
+        if let Some(profiler) = options.compat
+            && !profiler.reports().contains(&self.name)
+        {
+            return Err(ReportError::NoPeerFigures {
+                profiler,
+                kind: self.name,
+            });
         }
         if let Err((text, error)) = critical_path::scenarios(options) {
             return Err(ReportError::WhatIf(critical_path::mistake(&text, &error)));
@@ -369,6 +381,13 @@ pub enum ReportError {
         /// The reports that take it.
         kinds: &'static [&'static str],
     },
+    /// The report has no figures of a profiler.
+    NoPeerFigures {
+        /// The requested profiler.
+        profiler: PeerProfiler,
+        /// Name of the report.
+        kind: &'static str,
+    },
     /// A what-if scenario cannot be read: the whole message, with the position of the mistake.
     WhatIf(String),
     /// The run has no such compiled program.
@@ -429,6 +448,12 @@ impl std::fmt::Display for ReportError {
                 "cannot limit report '{kind}' by {option}: only these take it: {}",
                 kinds.join(", ")
             ),
+            Self::NoPeerFigures { profiler, kind } => write!(
+                f,
+                "cannot add the figures of {} to report '{kind}': it has none\nhelp: use one of these reports: {}",
+                profiler.title(),
+                profiler.reports().join(", ")
+            ),
             Self::WhatIf(message) => f.write_str(message),
             Self::UnknownModule { asked, nearest } => {
                 write!(
@@ -487,6 +512,15 @@ pub fn make(
     let is_outside = kind.name == "steps" && options.range.is_some();
     if let Some(missing) = report.missing.as_mut().filter(|_| !is_outside) {
         hint(trace, lack_of(name, options.by.as_deref())).clone_into(&mut missing.fix);
+    }
+    if let Some(profiler) = options.compat
+        && report.missing.is_none()
+        && !profiler.has_figures_in(&report)
+    {
+        report.note(sentence!(
+            "{} has no figures for this run or these rows.",
+            profiler.title()
+        ));
     }
     if report.missing.is_some()
         && let Some(note) = without_timeline(trace)

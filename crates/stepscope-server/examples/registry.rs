@@ -14,6 +14,7 @@ use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::run_profile::RUNS_AHEAD;
 use stepscope_engine::open_path;
 use stepscope_model::{ReadContext, SliceKind};
+use stepscope_report::peer_profiler::PeerProfiler;
 use stepscope_report::report::{Report, Unit};
 use stepscope_report::reports::{self, KINDS, Options};
 use stepscope_report::tools::{FIGURE_PAGES, GROUPS, NEURON_TOOLS, TOOLS, Tool, VIEW_TOOLS};
@@ -335,6 +336,7 @@ impl ReportColumns {
             for by in all {
                 let mut options = Options {
                     by: by.map(str::to_owned),
+                    compat: PeerProfiler::of_report(kind.name),
                     ..Options::default()
                 };
                 if kind.name == "critical-path" {
@@ -358,7 +360,8 @@ impl ReportColumns {
             "<!-- {MADE_BY} from the reports of tests/data. -->\n\n# Columns of reports\n\n\
              Each column and each figure of the summary of every [report](reports.md): its key in JSON, CSV and Python, its heading in tables, and its\n\
              [unit](reports.md). *Where*: `summary`, `rows` (of all groupings, or of those after `by`), or the name of a section. A report has those columns\n\
-             of which the run has data.\n"
+             of which the run has data. Columns and sections whose names begin with `hta` or `xprof` need\n\
+             [`--compat`](reports.md#figures-of-other-profilers).\n"
         );
         for (kind, (name, columns)) in KINDS.iter().zip(&self.0) {
             let _ = write!(

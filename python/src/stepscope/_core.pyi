@@ -377,6 +377,7 @@ class RunData:
         peak_flops: str | None,
         peak_bandwidth: float | None,
         measured_peaks: bool,
+        compat: str | None,
         steps: tuple[int, int] | None,
         start_ps: int | None,
         end_ps: int | None,

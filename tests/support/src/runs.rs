@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use stepscope_engine::Run;
 use stepscope_engine::analysis::parallel::Cancel;
+use stepscope_engine::report::peer_profiler::PeerProfiler;
 use stepscope_engine::report::reports::{self, Options};
 use stepscope_model::ReadContext;
 
@@ -43,8 +44,17 @@ pub fn trace_of(truth: &Path) -> Option<PathBuf> {
 /// # Panics
 /// Where the kind is unknown.
 pub fn report(run: &Run, kind: &str, by: Option<&str>) -> Value {
+    report_with(run, kind, by, None)
+}
+
+/// Makes a report with the figures of another profiler, as JSON.
+///
+/// # Panics
+/// Where the kind is unknown or has no figures of this profiler.
+pub fn report_with(run: &Run, kind: &str, by: Option<&str>, compat: Option<PeerProfiler>) -> Value {
     let options = Options {
         by: by.map(str::to_owned),
+        compat,
         ..Options::default()
     };
     let report = reports::make(&run.trace, kind, &options, &Cancel::default());

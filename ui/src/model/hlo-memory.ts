@@ -11,7 +11,6 @@ export interface MemoryPlan {
   /** Name of the memory, e.g. `device memory`. */
   readonly memory: string;
   readonly peakBytes: number;
-  readonly xprofPeakBytes: number;
   readonly capacityBytes: number | undefined;
   /** The operation at the peak. */
   readonly peakOp: string;
@@ -27,7 +26,6 @@ export const plansOf = (table: ReportTable): readonly MemoryPlan[] =>
       space: numberAt(row, 'space') ?? 0,
       memory: textAt(row, 'space_name') ?? '',
       peakBytes: numberAt(row, 'peak_bytes') ?? 0,
-      xprofPeakBytes: numberAt(row, 'xprof_peak_bytes') ?? 0,
       capacityBytes: numberAt(row, 'capacity_bytes'),
       peakOp: textAt(row, 'peak_op') ?? '',
     };

@@ -19,6 +19,7 @@ use super::values::{moment, step_numbers};
         stepscope report LOGDIR hlo-memory --module jit_train_step --by scope\n  \
         stepscope report LOGDIR critical-path --what-if 'kernel:*gemm*=x0.5'\n  \
         stepscope report LOGDIR roofline --peak-flops 989e12:f32=67e12 --peak-bandwidth 3.35e12\n  \
+        stepscope report LOGDIR idle --compat hta\n  \
         stepscope report gs://BUCKET/LOGDIR steps\n  \
         stepscope report list\n\n\
         'all' writes every report into one self-contained HTML file.\n\
@@ -85,6 +86,10 @@ pub struct ReportArgs {
     /// Use the peaks that 'stepscope peaks' measured on this machine, also for runs that do not name their processor
     #[arg(long)]
     pub measured_peaks: bool,
+    /// Add the figures of another profiler by its own definitions: hta (for 'idle', 'overlap', 'ranks') or xprof (for
+    /// 'steps', 'ops', 'hlo-memory')
+    #[arg(long, value_name = "PROFILER")]
+    pub compat: Option<String>,
     /// Options of reading.
     #[command(flatten)]
     pub reading: Reading,

@@ -216,6 +216,39 @@ fn missing_data_is_reported_with_how_to_record_it() {
 }
 
 #[test]
+fn figures_of_another_profiler_are_added_on_request() {
+    let dir = folder_with(&[("t.pt.trace.json", TRACE)]);
+    let path = dir.path().join("t.pt.trace.json");
+    let path = path.to_str().unwrap();
+    let steps = ["report", path, "steps", "--by=step", "--format=json"];
+    let report = |more: &[&str]| {
+        let output = run(dir.path(), &[&steps[..], more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    assert!(!report(&[]).contains("xprof_step_ns"));
+    assert!(report(&["--compat", "xprof"]).contains("xprof_step_ns"));
+    for (arguments, expected) in [
+        (
+            vec!["report", path, "idle", "--compat", "nsys"],
+            "no such profiler\nhelp: use hta or xprof",
+        ),
+        (
+            vec!["report", path, "steps", "--compat", "hta"],
+            "it has none\nhelp: use one of these reports: idle, overlap, ranks",
+        ),
+        (
+            vec!["report", path, "all", "--format=html", "--compat=hta"],
+            "--compat belongs to one kind\nhelp: name a kind",
+        ),
+    ] {
+        let (code, error) = refusal(&run(dir.path(), &arguments));
+        assert_eq!(code, 2);
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn all_reports_are_one_page_that_needs_nothing_else() {
     let dir = folder_with(&[("t.pt.trace.json", TRACE)]);
     let path = dir.path().join("t.pt.trace.json");

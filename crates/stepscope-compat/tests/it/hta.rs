@@ -18,10 +18,11 @@ use stepscope_analysis::launch::{Config, Launches};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_compat::hta::{self, HtaKind};
 use stepscope_engine::Run;
+use stepscope_engine::report::peer_profiler::PeerProfiler;
 use stepscope_model::{ArgValue, Dur, TrackId};
 
 use stepscope_test_data::runs;
-use stepscope_test_data::runs::{number, report};
+use stepscope_test_data::runs::{number, report, report_with};
 
 fn value(text: &str) -> f64 {
     text.parse().unwrap_or(f64::NAN)
@@ -577,8 +578,9 @@ fn a_job_of_several_ranks_and_steps_equals_hta() {
         .collect();
     let ours: Vec<u64> = straggling(&run).iter().map(|rank| *rank as u64).collect();
     assert_eq!(ours, named);
-    // The reports show them under HTA's names.
-    let ranks = report(&run, "ranks", None);
+    // The reports show them under HTA's names, on request.
+    let compared = |kind: &str| report_with(&run, kind, None, Some(PeerProfiler::Hta));
+    let ranks = compared("ranks");
     let sections = ranks["sections"].as_array().unwrap();
     let shown = sections
         .iter()
@@ -591,7 +593,7 @@ fn a_job_of_several_ranks_and_steps_equals_hta() {
         .map(|row| number(&row["steps"]))
         .collect();
     assert_eq!(counts, [0.0, 1.0, 3.0, 4.0]);
-    let idle = report(&run, "idle", None);
+    let idle = compared("idle");
     let sections = idle["sections"].as_array().unwrap();
     let shown = sections
         .iter()
@@ -599,9 +601,16 @@ fn a_job_of_several_ranks_and_steps_equals_hta() {
         .unwrap();
     let first = &expected["temporal_breakdown"][0]["idle_time(us)"];
     assert!((number(&shown["rows"][0]["idle_time_ns"]) - number(first) * 1e3).abs() < 1e-6);
-    let overlap = report(&run, "overlap", None);
+    let overlap = compared("overlap");
     assert_eq!(
         overlap["rows"][0]["hta_overlap_percent"],
         expected["comm_comp_overlap"][0]["comp_comm_overlap_pctg"]
     );
+    for kind in PeerProfiler::Hta.reports() {
+        let text = report(&run, kind, None).to_string();
+        assert!(
+            !text.contains("\"HTA") && !text.contains("\"hta"),
+            "{kind}: {text}"
+        );
+    }
 }

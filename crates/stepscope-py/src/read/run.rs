@@ -9,6 +9,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use stepscope_engine::analysis::peaks::PeakOverrides;
 use stepscope_engine::measured_peaks::PeakStore;
 use stepscope_engine::report::peak_options::given_peaks;
+use stepscope_engine::report::peer_profiler::PeerProfiler;
 use stepscope_engine::report::reports::{Options, PEAKS};
 use stepscope_engine::{Run, RunProblem, analysis};
 use stepscope_model::{NameId, SliceFlags, TrackId};
@@ -283,7 +284,7 @@ impl RunData {
     }
 
     /// A report: as JSON, and as the command line prints it.
-    #[pyo3(signature = (kind, *, by, top, module, space, position, what_if, presets, force, until, peak_flops, peak_bandwidth, measured_peaks, steps, start_ps, end_ps))]
+    #[pyo3(signature = (kind, *, by, top, module, space, position, what_if, presets, force, until, peak_flops, peak_bandwidth, measured_peaks, compat, steps, start_ps, end_ps))]
     #[allow(
         clippy::too_many_arguments,
         reason = "the keywords of one Python method"
@@ -304,6 +305,7 @@ impl RunData {
         peak_flops: Option<String>,
         peak_bandwidth: Option<f64>,
         measured_peaks: bool,
+        compat: Option<String>,
         steps: Option<(i64, i64)>,
         start_ps: Option<i64>,
         end_ps: Option<i64>,
@@ -334,8 +336,11 @@ impl RunData {
                 words.join(" or ")
             ))
         })?;
+        let compat = compat.as_deref().map(str::parse::<PeerProfiler>);
+        let compat = compat.transpose().map_err(|error| query_error(&error))?;
         let options = Options {
             peaks,
+            compat,
             by,
             module,
             space,

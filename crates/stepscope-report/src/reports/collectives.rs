@@ -8,6 +8,7 @@ use std::sync::Arc;
 use stepscope_model::{Cancelled, Dur, Time};
 use stepscope_store::Trace;
 
+use crate::peer_profiler::PeerProfiler;
 use crate::report::{
     Cell, Column, Link, Report, Sentence, SentencePart, Table, Unit, count, duration, run_start,
     sentence, share, since_start_ns,
@@ -34,6 +35,9 @@ pub(super) const BY: &[&str] = &["kind", "collective", "part"];
 
 /// Row types of `overlap`.
 pub(super) const OVERLAP_BY: &[&str] = &["device", "kind"];
+
+/// `comp_comm_overlap_pctg` of HTA.
+const HTA_OVERLAP: Column = Column::new("hta_overlap_percent", "HTA: overlap %", Unit::Number);
 
 fn read(trace: &Trace, cancel: &Cancel) -> Result<(Collectives, Arc<Launches>), Cancelled> {
     let devices = Devices::from_trace(trace, cancel)?;
@@ -600,10 +604,7 @@ pub(super) fn overlap(
         Column::new("exposed_ns", "Exposed", Unit::Ns),
         Column::new("hidden_share", "Hidden share", Unit::Share),
         Column::new("exposed_share", "Exposed of the time", Unit::Share),
-        Column::new("hta_overlap_percent", "HTA: overlap %", Unit::Number),
     ]);
-    let launches = Launches::from_trace(trace, &devices, cancel)?;
-    let hta = hta::ranks(trace, &launches, cancel)?.unwrap_or_default();
     for (device, times) in &per_device {
         let communication = times.communication().as_ns_f64();
         let hidden = times.hidden_communication().as_ns_f64();
@@ -620,11 +621,21 @@ pub(super) fn overlap(
             exposed.into(),
             part.into(),
             ratio(exposed, times.range.as_ns_f64()).into(),
-            hta.iter()
-                .find(|rank| rank.file == device.file)
-                .and_then(RankTimes::overlap_percent)
-                .into(),
         ]);
+    }
+    let launches = Launches::from_trace(trace, &devices, cancel)?;
+    report.note("Without a range, a device's time is from its first work to its last.");
+    if options.compat == Some(PeerProfiler::Hta) {
+        let ranks = hta::ranks(trace, &launches, cancel)?.unwrap_or_default();
+        let percents = per_device.iter().map(|(device, _)| {
+            let rank = ranks.iter().find(|rank| rank.file == device.file);
+            Cell::from(rank.and_then(RankTimes::overlap_percent))
+        });
+        table.insert_column("hidden_share", HTA_OVERLAP, percents);
+        report.note(
+            "HTA's overlap is the hidden share of all devices of a file, in whole microseconds and \
+             hundredths of a percent; of several profiler steps it leaves out the last.",
+        );
     }
     let kinds = overlap_by_kind(trace, &devices, &launches, &range, cancel)?;
     if options.by.as_deref() == Some("kind") {
@@ -635,11 +646,6 @@ pub(super) fn overlap(
         report.section("kinds", "Kinds of collectives", kinds);
     }
     report.table.cut(options.top);
-    report.note(
-        "Without a range, a device's time is from its first work to its last. HTA's overlap is the \
-         same part of the communication, of all devices of a file, in whole microseconds and hundredths \
-         of a percent; of several profiler steps it leaves out the last.",
-    );
     Ok(report)
 }
 

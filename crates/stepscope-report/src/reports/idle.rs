@@ -5,6 +5,7 @@
 use stepscope_model::{Cancelled, Dur};
 use stepscope_store::Trace;
 
+use crate::peer_profiler::PeerProfiler;
 use crate::report::{
     Cell, Column, Link, Report, SentencePart, Table, Unit, count, duration, run_start, sentence,
     share, since_start_ns,
@@ -79,7 +80,9 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         let longest = gaps(trace, &devices, &found, options.top.min(LONGEST));
         report.section("longest", "Longest gaps", longest);
     }
-    if let Some(ranks) = hta::ranks(trace, &launches, cancel)? {
+    if options.compat == Some(PeerProfiler::Hta)
+        && let Some(ranks) = hta::ranks(trace, &launches, cancel)?
+    {
         report.section("hta", "HTA's idle time by stream", by_stream(trace, &ranks));
         report.section(
             "hta_temporal",

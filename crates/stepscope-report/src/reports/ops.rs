@@ -5,6 +5,7 @@ use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
 use super::hlo::whole;
+use crate::peer_profiler::PeerProfiler;
 use crate::report::{
     Cell, Column, Link, Report, Sentence, Table, Unit, duration, in_sentence, sentence, share,
     with_thousands,
@@ -70,6 +71,11 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     };
     if word == "tree" {
         report.table.cut(options.top);
+    } else if options.compat == Some(PeerProfiler::XProf) {
+        let counts = costliest(&found).into_iter();
+        let counts = counts.map(|row| Cell::from(row.xprof_count));
+        let column = Column::new("xprof_count", "Count in XProf", Unit::Count);
+        report.table.insert_column("count", column, counts);
     }
     if found.arguments_lost {
         report.note(
@@ -215,7 +221,6 @@ pub(super) fn columns() -> Vec<Column> {
         Column::new("device_clock_ns", "Device clock", Unit::Ns),
         Column::new("device_clock_share", "Device clock share", Unit::Share),
         Column::new("holds", "Instructions", Unit::Count),
-        Column::new("xprof_count", "Count in XProf", Unit::Count),
         Column::new("shapes", "Shapes", Unit::Text),
         Column::new("source", "Source", Unit::Text),
         Column::new("stack", "Stack", Unit::Text),
@@ -268,7 +273,6 @@ pub(super) fn rows<'a>(
             row.device_ps.map(ns).into(),
             row.device_share.into(),
             row.holds.into(),
-            row.xprof_count.into(),
             row.shapes.clone().into(),
             row.source.clone().into(),
             list(&row.stack),

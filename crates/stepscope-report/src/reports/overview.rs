@@ -124,7 +124,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     report.table = findings_report::table(trace, &found);
     report.table.cut(options.top.min(MOST));
     if !run_profile.steps.steps.is_empty() {
-        let mut series = steps_report::by_step(&run_profile, cancel)?;
+        let mut series = steps_report::by_step(&run_profile);
         series.cut(MOST_STEPS);
         report.section("steps", "Step times", series);
     }

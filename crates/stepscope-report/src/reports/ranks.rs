@@ -6,6 +6,7 @@ use stepscope_model::{Cancelled, Dur};
 use stepscope_store::Trace;
 
 use crate::hints::{Lack, hint};
+use crate::peer_profiler::PeerProfiler;
 use crate::report::{
     Column, Link, Report, Sentence, SentencePart, Table, Unit, count, duration, in_sentence,
     run_start, sentence, since_start_ns,
@@ -66,7 +67,9 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     for (name, title, table) in others {
         report.section(name, title, table);
     }
-    if let Some(stragglers) = stragglers(trace, &devices, cancel)? {
+    if options.compat == Some(PeerProfiler::Hta)
+        && let Some(stragglers) = stragglers(trace, &devices, cancel)?
+    {
         report.section(
             "hta_stragglers",
             "HTA's potential stragglers",

@@ -3,6 +3,7 @@
 use stepscope_model::{Cancelled, Dur};
 use stepscope_store::Trace;
 
+use crate::peer_profiler::PeerProfiler;
 use crate::report::{
     Cell, Column, Link, Report, Sentence, Table, Unit, duration, run_start, sentence, share,
     since_start_ns,
@@ -97,7 +98,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         found.derived.clone(),
     );
     if options.by.as_deref() == Some("step") {
-        report.table = by_step(&run_profile, cancel)?;
+        report.table = by_step(&run_profile);
         report.table.cut(options.top);
         report.notes = step_notes(trace, &found.notes);
     } else {
@@ -120,6 +121,9 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
                  that its share of the steps may pass 100 %.",
             );
         }
+    }
+    if options.compat == Some(PeerProfiler::XProf) {
+        add_xprof(&run_profile, options, &mut report, cancel)?;
     }
     if found.of_each.len() > 1 && (times.outlier_ns.is_some() || times.trend.is_some()) {
         report.note(
@@ -238,9 +242,8 @@ fn by_label(found: &StepReport) -> Table {
 }
 
 /// Returns one row per step with its buckets.
-pub(super) fn by_step(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Table, Cancelled> {
+pub(super) fn by_step(run_profile: &RunProfile<'_>) -> Table {
     let found = &run_profile.steps;
-    let theirs = xprof_steps::lengths(run_profile.trace, &run_profile.devices, found, cancel)?;
     let start = run_start(run_profile.trace);
     let mut columns = vec![
         Column::new("step", "Step", Unit::Number),
@@ -254,14 +257,13 @@ pub(super) fn by_step(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<T
         Column::new("communication_ns", "Communication", Unit::Ns),
         Column::new("copy_ns", "Copy", Unit::Ns),
         Column::new("device_step_ns", "Step on the device", Unit::Ns),
-        Column::new("xprof_step_ns", "Step in XProf", Unit::Ns),
         Column::new("outlier", "Outlier", Unit::Flag),
         Column::new("unfinished", "Unfinished", Unit::Flag),
         Column::new("event", "Marker", Unit::Event),
     ]);
     let mut table = Table::new(columns);
     let mut parts = run_profile.breakdown.parts.iter();
-    for (step, xprof) in found.steps.iter().zip(theirs) {
+    for step in &found.steps {
         // Unfinished steps have no buckets.
         let parts = if step.unfinished { None } else { parts.next() };
         let mut row: Vec<Cell> = vec![
@@ -276,11 +278,54 @@ pub(super) fn by_step(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<T
         row.push(parts.map(|parts| parts.communication).into());
         row.push(parts.map(|parts| parts.copy).into());
         row.push(step.device.into());
-        row.push(xprof.into());
         row.push(found.is_outlier(step).into());
         row.push(step.unfinished.into());
         row.push(step.event.into());
         table.rows.push(row);
     }
-    Ok(table)
+    table
+}
+
+/// Length of a step in XProf.
+const XPROF_STEP: Column = Column::new("xprof_step_ns", "Step in XProf", Unit::Ns);
+
+/// Adds the step lengths of XProf: to rows that are steps as a column, else as a section.
+fn add_xprof(
+    run_profile: &RunProfile<'_>,
+    options: &Options,
+    report: &mut Report,
+    cancel: &Cancel,
+) -> Result<(), Cancelled> {
+    let (trace, found) = (run_profile.trace, &run_profile.steps);
+    let lengths = xprof_steps::lengths(trace, &run_profile.devices, found, cancel)?;
+    if options.by.as_deref() == Some("step") {
+        let cells = lengths.into_iter().map(Cell::from);
+        report
+            .table
+            .insert_column("device_step_ns", XPROF_STEP, cells);
+        return Ok(());
+    }
+    if lengths.iter().all(Option::is_none) {
+        return Ok(());
+    }
+    let start = run_start(trace);
+    let mut table = Table::new(vec![
+        Column::new("step", "Step", Unit::Number),
+        Column::new("host", "Host", Unit::Text),
+        Column::new("start_ns", "Start", Unit::Ns),
+        Column::new("duration_ns", "Duration", Unit::Ns),
+        XPROF_STEP,
+    ]);
+    for (step, length) in found.steps.iter().zip(lengths) {
+        table.push([
+            Cell::Int(step.number),
+            step.host.as_str().into(),
+            since_start_ns(start, step.start).into(),
+            step.dur.into(),
+            length.into(),
+        ]);
+    }
+    table.cut(options.top);
+    report.section("xprof_steps", "Steps in XProf", table);
+    Ok(())
 }

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use stepscope_engine::Run;
 use stepscope_engine::analysis::parallel::Cancel;
+use stepscope_engine::report::peer_profiler::PeerProfiler;
 use stepscope_engine::report::reports::{self, KINDS, Options};
 use stepscope_model::Dur;
 
-use stepscope_test_data::runs::{figures, number, open, plain, report, spaces, table};
+use stepscope_test_data::runs::{figures, number, open, plain, report, report_with, spaces, table};
 use stepscope_test_data::{Corpus, below, corpus_tests, files};
 
 fn near(a: f64, b: f64) -> bool {
@@ -44,7 +45,8 @@ fn every_report_of_every_trace_is_whole(corpus: &Corpus) {
             for kind in KINDS {
                 for by in std::iter::once(None).chain(kind.by.iter().copied().map(Some)) {
                     let context = format!("{} of {} by {by:?}", kind.name, path.display());
-                    let found = report(&run, kind.name, by);
+                    let compat = PeerProfiler::of_report(kind.name);
+                    let found = report_with(&run, kind.name, by, compat);
                     for note in found["notes"].as_array().unwrap() {
                         starts_a_sentence(note, &context);
                     }

@@ -7,6 +7,7 @@ use stepscope_engine::Run;
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::analysis::peaks::PeakOverrides;
 use stepscope_engine::report::peak_options::given_peaks;
+use stepscope_engine::report::peer_profiler::PeerProfiler;
 use stepscope_engine::report::reports::Options;
 use stepscope_test_data::{Corpus, corpus_tests, runs};
 
@@ -20,7 +21,8 @@ const CONVOLUTION_RESULT: f64 = 572_026_880.0;
 /// The rows of a report, by the names of its columns.
 fn rows(corpus: &Corpus, set: &str, kind: &str) -> Vec<BTreeMap<String, Value>> {
     let opened = runs::open(&corpus.path(&format!("hlo/{set}")));
-    let report = runs::report(&opened[0], kind, Some("module"));
+    let compat = PeerProfiler::of_report(kind);
+    let report = runs::report_with(&opened[0], kind, Some("module"), compat);
     let rows = report["rows"].as_array().unwrap().iter();
     rows.map(|row| row.as_object().unwrap().clone().into_iter().collect())
         .collect()

@@ -12,10 +12,11 @@ use stepscope_test_data::{Corpus, corpus_tests};
 
 use serde_json::Value;
 use stepscope_engine::Run;
+use stepscope_engine::report::peer_profiler::PeerProfiler;
 
 use stepscope_test_data::below;
 use stepscope_test_data::runs::open;
-use stepscope_test_data::runs::{figures, number, report, spaces, table};
+use stepscope_test_data::runs::{figures, number, report, report_with, spaces, table};
 
 /// A run, and the location of the figures of XProf's tools.
 struct Pair {
@@ -189,7 +190,8 @@ fn every_step_length_equals_xprof() {
                 expected.push((step, parts.iter().map(|part| number(&row[*part])).sum()));
             }
         }
-        let ours = report(&pair.run, "steps", Some("step"));
+        let xprof = Some(PeerProfiler::XProf);
+        let ours = report_with(&pair.run, "steps", Some("step"), xprof);
         for (step, ms) in expected {
             let context = format!("step {step} of {}", pair.context);
             let actual = rows(&ours).into_iter().find(|row| row["step"] == step);
@@ -283,7 +285,8 @@ fn every_framework_operation_equals_xprof() {
         if expected.is_empty() {
             continue;
         }
-        let ours = report(&pair.run, "ops", Some("framework"));
+        let xprof = Some(PeerProfiler::XProf);
+        let ours = report_with(&pair.run, "ops", Some("framework"), xprof);
         for row in &expected {
             let name = row["operation"].as_str().unwrap();
             let device = row["host_or_device"] == "Device";

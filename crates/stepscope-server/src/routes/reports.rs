@@ -10,6 +10,7 @@ use stepscope_engine::analysis::critical_path::WindowEnd;
 use stepscope_engine::analysis::peaks::PeakOverrides;
 use stepscope_engine::measured_peaks::PeakStore;
 use stepscope_report::peak_options::{given_peaks, peak_flops};
+use stepscope_report::peer_profiler::PeerProfiler;
 use stepscope_report::report::Report;
 use stepscope_report::reports::{KINDS, Options, PEAKS, ReportError};
 
@@ -81,6 +82,9 @@ async fn answer(state: &Arc<State>, request: RunRequest, kind: String) -> Respon
             Err(ref error @ ReportError::UnknownOption { option, .. }) => {
                 Err(Problem::bad_request(option, error.to_string()))
             }
+            Err(error @ ReportError::NoPeerFigures { .. }) => {
+                Err(Problem::bad_request("compat", error.to_string()).advised())
+            }
             Err(error @ ReportError::WhatIf(_)) => {
                 Err(Problem::bad_request("what_if", error.to_string()).advised())
             }
@@ -113,8 +117,16 @@ fn options(view: &RunView, params: &Params, kind: &str) -> Result<Options, Probl
         force: params.choice("force", &[("false", false), ("true", true)])?,
         until: params.choice("until", WindowEnd::WORDS)?,
         peaks: peaks(view, params, kind)?,
+        compat: peer(params)?,
         marked_only: params.choice("steps", &[("any", false), ("marked", true)])?,
     })
+}
+
+/// Returns the profiler whose figures the report adds.
+fn peer(params: &Params) -> Result<Option<PeerProfiler>, Problem> {
+    let name = params.text("compat");
+    let parsed = name.map(str::parse::<PeerProfiler>).transpose();
+    parsed.map_err(|error| Problem::bad_request("compat", error.to_string()).advised())
 }
 
 /// Returns the peaks that the request gives, and those measured on the processor of the run.

@@ -496,6 +496,21 @@ async fn reports_have_addresses_of_their_own() {
 }
 
 #[tokio::test]
+async fn reports_add_the_figures_of_another_profiler_on_request() {
+    let site = demo().await;
+    let path = "/runs/demo.json/reports/steps?by=step";
+    assert!(!site.ok(path).await.text().contains("xprof_step_ns"));
+    let compared = site.ok(&format!("{path}&compat=xprof")).await;
+    assert!(compared.text().contains("xprof_step_ns"));
+    for (name, expected) in [("nsys", "no such profiler"), ("hta", "it has none")] {
+        let answer = site.get(&format!("{path}&compat={name}")).await;
+        let text = answer.text();
+        assert_eq!(answer.status, 400, "{name}: {text}");
+        assert!(text.contains(expected), "{name}: {text}");
+    }
+}
+
+#[tokio::test]
 async fn mistakes_in_scenarios_answer_their_position() {
     let site = demo().await;
     let path = "/runs/demo.json/reports/critical-path";

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stepscope import _core
 
     PathEnd = Literal["last-step", "device"]
+    PeerProfiler = Literal["hta", "xprof"]
 
 _PS_PER_NS = 1_000
 _GROUPS = ("name", "track", "kind", "category")
@@ -254,6 +255,7 @@ class Run:
         peak_flops: str | float | None = None,
         peak_bandwidth: float | None = None,
         measured_peaks: bool = False,
+        compat: PeerProfiler | None = None,
         steps: int | tuple[int, int] | None = None,
         start_ns: float | None = None,
         end_ns: float | None = None,
@@ -293,6 +295,9 @@ class Run:
         measured_peaks
             Use the peaks that ``stepscope peaks`` measured on this machine, also for runs that do not name
             their processor.
+        compat
+            Add the figures of another profiler by its own definitions: ``"hta"`` (Holistic Trace Analysis)
+            for ``idle``, ``overlap`` and ``ranks``; ``"xprof"`` for ``steps``, ``ops`` and ``hlo-memory``.
         steps
             Only this step, or those from the first to the last of two, by the numbers that the program
             gave them. Default: everything.
@@ -302,8 +307,8 @@ class Run:
         Raises
         ------
         QueryError
-            No such kind, no such rows in it, or no such steps; the message names the nearest, and what
-            there is (also a `ValueError`).
+            No such kind, no such rows or figures in it, or no such steps; the message names the nearest, and
+            what there is (also a `ValueError`).
         ValueError
             Both steps and a range.
 
@@ -333,6 +338,7 @@ class Run:
             peak_flops=None if peak_flops is None else str(peak_flops),
             peak_bandwidth=peak_bandwidth,
             measured_peaks=measured_peaks,
+            compat=compat,
             steps=(steps, steps) if isinstance(steps, int) else steps,
             start_ps=_ps(start_ns),
             end_ps=_ps(end_ns),

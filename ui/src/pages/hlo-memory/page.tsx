@@ -248,7 +248,7 @@ function CurveFigure({
       title={`Live bytes of ${plan.name} in ${plan.memory}`}
       testId="hlo-memory"
       data={table}
-      note={`Static, from the compiler: the axis is program order, not time. Peak ${formatBytes(plan.peakBytes)}${capacityText(plan)} at position ${peakOf(curve)} (${plan.peakOp}); XProf counts ${formatBytes(plan.xprofPeakBytes)}.`}
+      note={`Static, from the compiler: the axis is program order, not time. Peak ${formatBytes(plan.peakBytes)}${capacityText(plan)} at position ${peakOf(curve)} (${plan.peakOp}).`}
       tools={
         store.view.at.value === undefined ? undefined : (
           <button

@@ -5,7 +5,6 @@ import { formatCount, plural } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
 import { farthest, pairText, rankFilter, rankRows, shortRanks, stepColumnsOf } from '../../model/ranks.ts';
 import { numberAt, type Report, type ReportColumn, type ReportRow, textAt } from '../../model/report.ts';
-import { isAbout, type SentenceLink } from '../../model/sentence.ts';
 import { questionOf } from '../../model/tools.ts';
 import type { View } from '../../state/address.ts';
 import { announce } from '../../state/commands.ts';
@@ -18,10 +17,6 @@ import { NotRecorded, type PageProps, RangeChip, useReport, useScope, WithReport
 import { Notes, SentenceText, summaryOf } from '../shared/sentence.tsx';
 import { TabbedTables, type TabTable } from '../shared/tables.tsx';
 import { measured, Pair } from './pair.tsx';
-
-/** Tables for comparison with another profiler: the page omits them and their notes. */
-const COMPARISONS: ReadonlySet<string> = new Set(['hta_stragglers']);
-const isHidden = (link: SentenceLink): boolean => link.kind === 'section' && COMPARISONS.has(link.name);
 
 const TOP = 100_000;
 const COLLECTIVES = 5000;
@@ -102,7 +97,7 @@ export default function RanksPage(page: PageProps): JSX.Element {
             <>
               <RankMap page={page} report={report} />
               {isAlone ? undefined : collectives}
-              <Notes page={page} report={report} notes={report.notes.filter((note) => !isAbout(note, isHidden))} />
+              <Notes page={page} report={report} />
             </>
           )}
         </WithReport>
@@ -294,10 +289,7 @@ function Collectives({
   const tabs: readonly TabTable[] = [
     { id: 'rows', title: 'Collectives', table: one.table },
     ...(kinds === undefined ? [] : [{ id: 'kinds', title: 'By kind', table: kinds.table }]),
-    ...[
-      ...one.sections,
-      ...further.filter((section) => !known.has(section.name) && !COMPARISONS.has(section.name)),
-    ].map((section) => ({
+    ...[...one.sections, ...further.filter((section) => !known.has(section.name))].map((section) => ({
       id: section.name,
       title: section.title,
       table: section,

@@ -70,12 +70,9 @@ function withSentencesAsText(table: Data): Data {
   return { columns, rows, leftOut: table.leftOut };
 }
 
-/** Columns for comparison with another tool; a summary omits them. */
-const COMPARISONS: ReadonlySet<string> = new Set(['xprof_step_ns', 'device_step_ns']);
-
-/** Returns the longest steps, in the order of the run. */
+/** Returns the longest steps, in the order of the run, without their length on the device. */
 function shortened(section: ReportSection): Data {
-  const columns = section.columns.filter(({ key }) => !COMPARISONS.has(key));
+  const columns = section.columns.filter(({ key }) => key !== 'device_step_ns');
   if (section.name !== 'steps' || section.rows.length <= SUMMARY_ROWS) return { ...section, columns };
   const longest = [...section.rows]
     .sort((a, b) => (numberAt(b, 'duration_ns') ?? 0) - (numberAt(a, 'duration_ns') ?? 0))

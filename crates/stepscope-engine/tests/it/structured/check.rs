@@ -19,6 +19,7 @@ use stepscope_formats::perfetto::PerfettoSink;
 use stepscope_formats::xspace::XSpaceSink;
 use stepscope_formats::{Format, read};
 use stepscope_model::{Dur, Limits, ReadContext, SharedBytes, Time, TrackId};
+use stepscope_report::peer_profiler::PeerProfiler;
 use stepscope_report::report::html::{Head, HtmlReport, page};
 use stepscope_report::report::{self, Report};
 use stepscope_report::reports::{self, KINDS, Options};
@@ -91,6 +92,7 @@ fn one(
         by: by.map(str::to_owned),
         range,
         marked_only,
+        compat: PeerProfiler::of_report(kind),
         ..Options::default()
     };
     reports::make(trace, kind, &options, &Cancel::default()).expect("the kind is known")

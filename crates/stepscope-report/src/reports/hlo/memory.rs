@@ -9,6 +9,7 @@ use stepscope_model::{Cancelled, TrackKind};
 use stepscope_store::{FactValue, FileFacts, Trace, Track};
 
 use super::{NO_PROGRAMS, RunProgram, chosen, note_losses};
+use crate::peer_profiler::PeerProfiler;
 use crate::report::Cell;
 use crate::report::{Column, Link, Report, Table, Unit, bytes, count, sentence};
 use crate::reports::Options;
@@ -76,7 +77,16 @@ pub(in crate::reports) fn make(
         peaks.then_with(|| (&a.key, left.number).cmp(&(&b.key, right.number)))
     });
     let mut table = match options.by.as_deref() {
-        None | Some("module") => memory_of_modules(&rows, capacity(trace, cancel)?),
+        None | Some("module") => {
+            let mut modules = memory_of_modules(&rows, capacity(trace, cancel)?);
+            if options.compat == Some(PeerProfiler::XProf) {
+                let peaks = rows.iter();
+                let peaks = peaks.map(|(_, space)| Cell::from(space.xprof.peak()));
+                let column = Column::new("xprof_peak_bytes", "Peak in XProf", Unit::Bytes);
+                modules.insert_column("peak_bytes", column, peaks);
+            }
+            modules
+        }
         Some("position") => positions(&rows),
         Some("advice") => advice::table(&rows, cancel)?,
         Some("lifetime") => values::table(values::all(&rows)),
@@ -157,7 +167,6 @@ fn memory_of_modules(rows: &[(&RunProgram, &Space)], capacity: Option<i64>) -> T
         Column::new("space", "Space", Unit::Number),
         Column::new("space_name", "Memory", Unit::Text),
         Column::new("peak_bytes", "Peak", Unit::Bytes),
-        Column::new("xprof_peak_bytes", "Peak in XProf", Unit::Bytes),
         Column::new("argument_bytes", "Arguments", Unit::Bytes),
         Column::new("output_bytes", "Outputs", Unit::Bytes),
         Column::new("alias_bytes", "Outputs in arguments", Unit::Bytes),
@@ -187,7 +196,6 @@ fn memory_of_modules(rows: &[(&RunProgram, &Space)], capacity: Option<i64>) -> T
             space.number.into(),
             space_name(space.number).into(),
             live.peak.into(),
-            space.xprof.peak().into(),
             space.sizes.argument.into(),
             space.sizes.output.into(),
             space.sizes.alias.into(),
