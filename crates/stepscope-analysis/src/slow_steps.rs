@@ -25,7 +25,7 @@ pub struct SlowSteps {
     /// Length of a typical step, nanoseconds; `None` without steps.
     pub typical_ns: Option<f64>,
     /// Time of a typical step by bucket, nanoseconds, in the order of
-    /// [`Bucket::ALL`](crate::compare::owner::Bucket::ALL).
+    /// [`StepBucket::ALL`](crate::steps::bucket::StepBucket::ALL).
     pub typical_buckets_ns: [f64; 7],
     /// The steps, the slowest first.
     pub steps: Vec<SlowStepRow>,
@@ -120,8 +120,9 @@ pub fn slow_steps(run: &ComparedRun, most: usize, most_owners: usize) -> SlowSte
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::owner::{Bucket, OwnerTime};
+    use crate::compare::owner::OwnerTime;
     use crate::op_class::OpClass;
+    use crate::steps::bucket::StepBucket;
     use crate::training_phase::TrainingPhase;
 
     fn step(number: i64, compute: f64, input: f64, left_out: Option<LeftOut>) -> ComparedStep {
@@ -134,7 +135,7 @@ mod tests {
         }
     }
 
-    fn owner(name: &str, bucket: Bucket, by_step_ns: Vec<f64>) -> OwnerTime {
+    fn owner(name: &str, bucket: StepBucket, by_step_ns: Vec<f64>) -> OwnerTime {
         OwnerTime {
             owner: Owner {
                 bucket,
@@ -164,9 +165,9 @@ mod tests {
                 step(3, 90.0, 10.0, None),
             ],
             owners: vec![
-                owner("matmul", Bucket::Compute, vec![90.0, 91.0, 90.0]),
-                owner("load", Bucket::Input, vec![10.0, 210.0, 10.0]),
-                owner("rare", Bucket::Input, Vec::new()),
+                owner("matmul", StepBucket::Compute, vec![90.0, 91.0, 90.0]),
+                owner("load", StepBucket::Input, vec![10.0, 210.0, 10.0]),
+                owner("rare", StepBucket::Input, Vec::new()),
             ],
             ..ComparedRun::default()
         };

@@ -36,6 +36,7 @@
 //! Cost: one pass over the slices, `log(steps)` each.
 
 pub mod breakdown;
+pub mod bucket;
 mod derived;
 mod labels;
 mod marker;

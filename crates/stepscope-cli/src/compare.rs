@@ -11,8 +11,8 @@ pub mod summary;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use stepscope_engine::analysis::compare::owner::Bucket;
 use stepscope_engine::analysis::compare::result::{CompareOptions, Comparison};
+use stepscope_engine::analysis::steps::bucket::StepBucket;
 use stepscope_engine::report::compare::ComparisonView;
 use stepscope_engine::report::compare::gate::{Gate, GateOutcome, GateResult};
 
@@ -191,5 +191,5 @@ fn read_gate(file: &Path) -> Result<Gate, CliError> {
 
 /// Returns the names of the buckets, for summaries.
 fn bucket_names() -> [&'static str; 7] {
-    Bucket::ALL.map(Bucket::as_str)
+    StepBucket::ALL.map(StepBucket::as_str)
 }

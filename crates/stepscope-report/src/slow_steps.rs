@@ -1,8 +1,9 @@
 //! [`stepscope_analysis::slow_steps`] as a report.
 
-use stepscope_analysis::compare::owner::{Bucket, Owner};
+use stepscope_analysis::compare::owner::Owner;
 use stepscope_analysis::compare::run::LeftOut;
 use stepscope_analysis::slow_steps::{SlowStepRow, SlowSteps};
+use stepscope_analysis::steps::bucket::StepBucket;
 use stepscope_analysis::steps::{StepReport, StepRow};
 use stepscope_store::Trace;
 
@@ -62,11 +63,7 @@ fn sentence_of(found: &SlowSteps, typical_ns: f64) -> Sentence {
     });
     let bucket = largest_bucket(found, slowest).filter(|_| most.is_none());
     let bucket = bucket.map(|(bucket, ns)| {
-        sentence!(
-            ", most of it in {} ({} more)",
-            bucket.as_str().replace('_', " "),
-            duration(ns)
-        )
+        sentence!(", most of it in {} ({} more)", bucket.label(), duration(ns))
     });
     sentence!(
         "The slowest of {} steps is step {} with {}, {} more than a typical one{}{}.",
@@ -79,28 +76,14 @@ fn sentence_of(found: &SlowSteps, typical_ns: f64) -> Sentence {
     )
 }
 
-fn largest_bucket(found: &SlowSteps, step: &SlowStepRow) -> Option<(Bucket, f64)> {
+fn largest_bucket(found: &SlowSteps, step: &SlowStepRow) -> Option<(StepBucket, f64)> {
     let excesses = step.buckets_ns.iter().zip(found.typical_buckets_ns);
-    let excesses = Bucket::ALL.into_iter().zip(excesses);
+    let excesses = StepBucket::ALL.into_iter().zip(excesses);
     excesses
         .map(|(bucket, (ns, typical))| (bucket, ns - typical))
         .max_by(|a, b| a.1.total_cmp(&b.1))
         .filter(|(_, excess)| *excess > 0.0)
 }
-
-/// Keys and titles of the time beyond a typical step, in the order of [`Bucket::ALL`].
-const EXCESSES: [(&str, &str); 7] = [
-    ("compute_excess_ns", "More compute"),
-    (
-        "exposed_communication_excess_ns",
-        "More exposed communication",
-    ),
-    ("exposed_copy_excess_ns", "More exposed copies"),
-    ("input_excess_ns", "More input wait"),
-    ("compile_excess_ns", "More compilation"),
-    ("host_excess_ns", "More host time"),
-    ("idle_excess_ns", "More idle time"),
-];
 
 fn rows(trace: &Trace, steps: &StepReport, found: &SlowSteps, typical_ns: f64) -> Table {
     let mut columns = vec![
@@ -110,7 +93,9 @@ fn rows(trace: &Trace, steps: &StepReport, found: &SlowSteps, typical_ns: f64) -
         Column::new("duration_ns", "Duration", Unit::Ns),
         Column::new("excess_ns", "Beyond typical", Unit::Ns),
     ];
-    columns.extend(EXCESSES.map(|(key, title)| Column::new(key, title, Unit::Ns)));
+    let excesses = StepBucket::ALL
+        .map(|bucket| Column::new(bucket.excess_ns_key(), bucket.excess_title(), Unit::Ns));
+    columns.extend(excesses);
     columns.extend([
         Column::new("outlier", "Outlier", Unit::Flag),
         Column::new("left_out", "Not typical", Unit::Text),
@@ -204,7 +189,7 @@ mod tests {
 
     fn owner(operation: &str, kernel: &str) -> Owner {
         Owner {
-            bucket: Bucket::Compute,
+            bucket: StepBucket::Compute,
             class: OpClass::Other,
             operation: operation.to_owned(),
             phase: TrainingPhase::Forward,

@@ -9,9 +9,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use stepscope_analysis::compare::result::{DEFAULT_CONFIDENCE, DEFAULT_TOLERANCE, FEWEST_STEPS};
+use stepscope_analysis::critical_path::graph::EdgeConfidence;
+use stepscope_analysis::critical_path::path::PathKind;
 use stepscope_analysis::critical_path::spec::PRESETS;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::run_profile::RUNS_AHEAD;
+use stepscope_analysis::steps::bucket::StepBucket;
 use stepscope_engine::open_path;
 use stepscope_model::{ReadContext, SliceKind};
 use stepscope_report::peer_profiler::PeerProfiler;
@@ -121,7 +124,7 @@ export interface FigurePage {
 
 fn typescript(columns: &ReportColumns) -> String {
     let mut out = format!(
-        "// {MADE_BY}\n// from kind.rs of stepscope-model, run_profile.rs, critical_path/spec.rs and compare/result.rs of stepscope-analysis,\n// reports.rs and tools.rs of stepscope-report, and options.rs and routes/mod.rs of stepscope-server.\n"
+        "// {MADE_BY}\n// from kind.rs of stepscope-model, run_profile.rs, steps/bucket.rs, critical_path/ and compare/result.rs of\n// stepscope-analysis, reports.rs and tools.rs of stepscope-report, options.rs and routes/mod.rs of stepscope-server.\n"
     );
     let _ = write!(
         out,
@@ -166,6 +169,43 @@ fn typescript(columns: &ReportColumns) -> String {
         "KIND_LABELS: readonly string[]",
         &list(&kinds),
         "",
+    );
+    let buckets = StepBucket::ALL.map(|bucket| {
+        Literal::Object(vec![
+            ("id", bucket.as_str().into()),
+            ("label", bucket.label().into()),
+            ("title", bucket.title().into()),
+            ("isWork", Literal::Flag(bucket.is_work())),
+        ])
+    });
+    constant(
+        &mut out,
+        "Buckets of a step's time, in the order of stacking. Keys of figures start with the id.",
+        "STEP_BUCKETS",
+        &Literal::List(buckets.into()),
+        " as const",
+    );
+    let kinds = PathKind::ALL.map(|kind| {
+        Literal::Object(vec![
+            ("id", kind.as_str().into()),
+            ("label", kind.label().into()),
+            ("isSegment", Literal::Flag(kind.is_segment())),
+        ])
+    });
+    constant(
+        &mut out,
+        "What the time of the critical path is charged to, in the order of the report.",
+        "PATH_KINDS",
+        &Literal::List(kinds.into()),
+        " as const",
+    );
+    let edges = EdgeConfidence::ALL.map(EdgeConfidence::as_str);
+    constant(
+        &mut out,
+        "How certain the edges of the critical path are.",
+        "PATH_EDGES",
+        &list(&edges),
+        " as const",
     );
     let units: Vec<&str> = Unit::ALL.iter().map(|unit| unit.as_str()).collect();
     constant(

@@ -1,6 +1,7 @@
 // critical-path.ts: fetches the critical path in a window, at its resolution.
 import { asArray, asNumber, asObject, asText, type Json } from '../base/json.ts';
-import { PATH_EDGES, type PathEdge, type PathHop, type PathPart, type PathRange } from '../model/critical-path.ts';
+import type { PathEdge, PathHop, PathPart, PathRange } from '../model/critical-path.ts';
+import { PATH_EDGES } from '../model/generated.ts';
 import type { TimeRange } from '../model/viewport.ts';
 import { runPath } from './address.ts';
 import { getJson, type RequestOptions } from './client.ts';

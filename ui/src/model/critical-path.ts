@@ -1,5 +1,7 @@
 // critical-path.ts: the critical path for drawing, and what-if scenarios as text. Pure.
 
+import { PATH_KINDS as KINDS, type PATH_EDGES } from './generated.ts';
+
 /** A range of the path on a track, or several merged ones: fields other than times and counts are of the longest. */
 export interface PathRange {
   readonly track: number;
@@ -19,8 +21,6 @@ export interface PathRange {
 
 /** How certain the edge is that leads to a range. */
 export type PathEdge = (typeof PATH_EDGES)[number];
-
-export const PATH_EDGES = ['recorded', 'ordered', 'inferred'] as const;
 
 /** A change of the track on the path. */
 export interface PathHop {
@@ -51,20 +51,23 @@ export interface PathKind {
   readonly kind: number | undefined;
 }
 
-/** What the time of the path is charged to, in the order of the report. */
-export const PATH_KINDS: readonly PathKind[] = [
-  { id: 'host', label: 'host', kind: 7 },
-  { id: 'device', label: 'device', kind: 1 },
-  { id: 'communication', label: 'communication', kind: 6 },
-  { id: 'launch_latency', label: 'launch latency', kind: 8 },
-  { id: 'kernel_gap', label: 'kernel gap', kind: 3 },
-  { id: 'event_wait', label: 'event wait', kind: 5 },
-  { id: 'sync_return', label: 'return of a wait', kind: 9 },
-  { id: 'handover', label: 'hand-over', kind: 2 },
-  { id: 'unknown', label: 'unknown', kind: undefined },
-];
+/** Slice kinds with the same colours. */
+const COLOURS: Readonly<Record<(typeof KINDS)[number]['id'], number | undefined>> = {
+  host: 7,
+  device: 1,
+  communication: 6,
+  launch_latency: 8,
+  kernel_gap: 3,
+  event_wait: 5,
+  sync_return: 9,
+  handover: 2,
+  unknown: undefined,
+};
 
-const SEGMENT_KINDS: ReadonlySet<string> = new Set(['host', 'device', 'communication']);
+/** What the time of the path is charged to, in the order of the report. */
+export const PATH_KINDS: readonly PathKind[] = KINDS.map(({ id, label }) => ({ id, label, kind: COLOURS[id] }));
+
+const SEGMENT_KINDS: ReadonlySet<string> = new Set(KINDS.filter(({ isSegment }) => isSegment).map(({ id }) => id));
 
 /** Returns whether a range is the time between two segments: no slice covers it. */
 export const isLag = (kind: string): boolean => !SEGMENT_KINDS.has(kind);

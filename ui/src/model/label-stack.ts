@@ -1,5 +1,6 @@
 // label-stack.ts: steps of a run without devices, stacked by the program's labels. Pure.
 
+import { STEP_BUCKETS } from './generated.ts';
 import { numberAt, type ReportRow, type ReportTable, textAt } from './report.ts';
 import { seriesColour } from './step-buckets.ts';
 import type { Trend } from './trend.ts';
@@ -15,7 +16,7 @@ export interface Layer {
 /** Maximum number of layers with distinguishable colours. */
 export const MOST_LABELS = 6;
 
-const WORK = ['compute_ns', 'exposed_communication_ns', 'exposed_copy_ns'];
+const WORK = STEP_BUCKETS.filter(({ isWork }) => isWork).map(({ id }) => `${id}_ns`);
 
 /** Returns whether only the host recorded the steps, so that the usual buckets are empty. */
 export const isHostOnly = (steps: ReportTable): boolean =>

@@ -1,24 +1,33 @@
-// step-buckets.ts: the buckets of a step's time: labels, order and colours.
+// step-buckets.ts: the colours of the buckets of a step's time.
+import { STEP_BUCKETS } from './generated.ts';
 import type { ReportColumn } from './report.ts';
 
 export interface StepBucket {
   readonly id: string;
   readonly label: string;
+  readonly title: string;
   /** Slice kind with the same colour; `undefined`: idle. */
   readonly kind: number | undefined;
 }
 
+/** Slice kinds with the same colours. */
+const COLOURS: Readonly<Record<(typeof STEP_BUCKETS)[number]['id'], number | undefined>> = {
+  compute: 1,
+  exposed_communication: 6,
+  exposed_copy: 5,
+  input: 8,
+  compile: 9,
+  host: 7,
+  idle: undefined,
+};
+
 /** The buckets that add up to a step, in stacking order. */
-export const BUCKETS: readonly StepBucket[] = [
-  { id: 'compute', label: 'compute', kind: 1 },
-  { id: 'exposed_communication', label: 'exposed communication', kind: 6 },
-  { id: 'exposed_copy', label: 'exposed copies', kind: 5 },
-  { id: 'input', label: 'input', kind: 8 },
-  { id: 'compile', label: 'compile', kind: 9 },
-  { id: 'host', label: 'host', kind: 7 },
-  { id: 'other', label: 'other', kind: 0 },
-  { id: 'idle', label: 'idle', kind: undefined },
-];
+const BUCKETS: readonly StepBucket[] = STEP_BUCKETS.map(({ id, label, title }) => ({
+  id,
+  label,
+  title,
+  kind: COLOURS[id],
+}));
 
 /** `exposed_copy_ns` -> `exposed_copy`. */
 const wordOf = (key: string): string => key.replace(/_ns$/, '');

@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::compare::owner::{Bucket, Owner, OwnerTime};
+use crate::compare::owner::{Owner, OwnerTime};
 use crate::op_class::OpClass;
+use crate::steps::bucket::StepBucket;
 use crate::training_phase::TrainingPhase;
 
 /// What the rows of a comparison are.
@@ -180,7 +181,7 @@ pub(super) struct AlignedRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RowKey {
     /// Bucket of the time; `None` for rows of modules.
-    pub bucket: Option<Bucket>,
+    pub bucket: Option<StepBucket>,
     /// Class; `None` where the row is a bucket or a module.
     pub class: Option<OpClass>,
     /// Operation; `None` where the row is a class, a bucket or a module.
@@ -325,7 +326,7 @@ mod tests {
     ) -> OwnerTime {
         OwnerTime {
             owner: Owner {
-                bucket: Bucket::Compute,
+                bucket: StepBucket::Compute,
                 class,
                 operation: operation.to_owned(),
                 phase,

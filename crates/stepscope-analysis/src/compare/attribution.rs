@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::compare::align::{AlignedRow, MatchLevel, RowKey, RowSide};
-use crate::compare::owner::{Bucket, Owner, OwnerTime};
+use crate::compare::owner::{Owner, OwnerTime};
 use crate::compare::run::ComparedRun;
 use crate::compare::sampling::Sampling;
 use crate::op_class::OpClass;
 use crate::statistics::false_discovery_rates;
+use crate::steps::bucket::StepBucket;
 use crate::training_phase::TrainingPhase;
 
 /// One row of the attribution.
@@ -172,7 +173,7 @@ pub(super) fn owners_of_totals(runs: &[ComparedRun]) -> Vec<OwnerTime> {
     }
     let owners = sums.into_iter().map(|(name, (calls, ns))| OwnerTime {
         owner: Owner {
-            bucket: Bucket::Host,
+            bucket: StepBucket::Host,
             class: OpClass::Host,
             operation: name.to_owned(),
             phase: TrainingPhase::Forward,

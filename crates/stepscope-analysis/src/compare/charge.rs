@@ -19,7 +19,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{Cancelled, NameId, Time, TrackId};
 use stepscope_store::{EventId, Overlapping, Trace};
 
-use crate::compare::owner::{Bucket, DEFAULT_PHASE, Source, TraceOwner, phases_of};
+use crate::compare::owner::{DEFAULT_PHASE, Source, TraceOwner, phases_of};
 use crate::device::Work;
 use crate::intervals::IntervalSet;
 use crate::launch::{Launches, RuntimeNames};
@@ -27,6 +27,7 @@ use crate::parallel::{self, Cancel};
 use crate::run_profile::RunWindows;
 use crate::steps::ThreadRows;
 use crate::steps::breakdown::{Breakdown, ChargedWindows, host_bucket};
+use crate::steps::bucket::StepBucket;
 use crate::training_phase::TrainingPhase;
 
 /// Number of fractional bits of a share.
@@ -207,7 +208,7 @@ impl Charging {
     /// Charges the moments of a set to the pieces, and those without a piece to nothing.
     fn share(
         &mut self,
-        bucket: Bucket,
+        bucket: StepBucket,
         set: &IntervalSet,
         window: &Range<Time>,
         pieces: &[WorkInterval],
@@ -285,7 +286,7 @@ impl Charging {
     }
 
     /// Charges time to no event.
-    fn nothing(&mut self, bucket: Bucket, ps: i64) {
+    fn nothing(&mut self, bucket: StepBucket, ps: i64) {
         if ps <= 0 {
             return;
         }
@@ -336,10 +337,10 @@ impl Scan<'_> {
             None => self.host_work(charged, range, worker),
         }
         let Worker { charging, work, .. } = worker;
-        for (bucket, pieces) in Bucket::ALL.into_iter().zip(&*work) {
+        for (bucket, pieces) in StepBucket::ALL.into_iter().zip(&*work) {
             charging.share(bucket, charged.buckets[bucket as usize], range, pieces);
         }
-        let of_thread = [Bucket::Input, Bucket::Compile, Bucket::Host];
+        let of_thread = [StepBucket::Input, StepBucket::Compile, StepBucket::Host];
         let mut left = of_thread.map(|bucket| charged.buckets[bucket as usize].clipped(range));
         // The first row of a thread, or the first thread, owns what several cover.
         let rows: Vec<TrackId> = match charged.thread {
@@ -355,7 +356,7 @@ impl Scan<'_> {
         let length = range.end.since(range.start).ps().max(0);
         let used = charging.sums().iter().map(|(_, sums)| sums.own_ps);
         let used = used.fold(0, i64::saturating_add);
-        charging.nothing(Bucket::Idle, length.saturating_sub(used));
+        charging.nothing(StepBucket::Idle, length.saturating_sub(used));
         charging.end(window);
     }
 
@@ -375,13 +376,14 @@ impl Scan<'_> {
         let mut near = [0; 3];
         for segment in &segments {
             let event = slices.id(segment.index);
-            for ((set, near), bucket) in
-                left.iter()
-                    .zip(&mut near)
-                    .zip([Bucket::Input, Bucket::Compile, Bucket::Host])
-            {
+            for ((set, near), bucket) in left.iter().zip(&mut near).zip([
+                StepBucket::Input,
+                StepBucket::Compile,
+                StepBucket::Host,
+            ]) {
                 let own = set.within_near(&(segment.start..segment.end), near).ps();
-                let begins = segment.begins && bucket == Bucket::Host && !encloses(segment.index);
+                let begins =
+                    segment.begins && bucket == StepBucket::Host && !encloses(segment.index);
                 if own <= 0 && !begins {
                     continue;
                 }
@@ -417,9 +419,9 @@ impl Scan<'_> {
             let slices = self.trace.slices(track);
             for index in self.indexes(track, range) {
                 let bucket = match self.run.devices.work(track, index) {
-                    Some(Work::Compute) => Bucket::Compute,
-                    Some(Work::Communication) => Bucket::ExposedCommunication,
-                    Some(Work::Memcpy | Work::Memset) => Bucket::ExposedCopy,
+                    Some(Work::Compute) => StepBucket::Compute,
+                    Some(Work::Communication) => StepBucket::ExposedCommunication,
+                    Some(Work::Memcpy | Work::Memset) => StepBucket::ExposedCopy,
                     None => continue,
                 };
                 let (begin, end) = (slices.start[index], slices.end(index));
@@ -449,7 +451,7 @@ impl Scan<'_> {
 
     fn device_owner(
         &self,
-        bucket: Bucket,
+        bucket: StepBucket,
         track: TrackId,
         kernel: NameId,
         called: Option<EventId>,
@@ -505,7 +507,7 @@ impl Scan<'_> {
                 for segment in innermost_segments(self.trace, *track, range, indexes) {
                     let event = slices.id(segment.index);
                     let owner = TraceOwner {
-                        bucket: Bucket::ALL[position],
+                        bucket: StepBucket::ALL[position],
                         phase: phases.get(segment.index).copied().unwrap_or(DEFAULT_PHASE),
                         source: Source::Host(slices.name[segment.index]),
                         detail: (self.detail)(event),

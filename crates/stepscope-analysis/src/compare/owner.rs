@@ -9,66 +9,8 @@ use stepscope_store::{EventId, Trace};
 
 use crate::op_class::OpClass;
 use crate::slice_class::called_module;
+use crate::steps::bucket::StepBucket;
 use crate::training_phase::TrainingPhase;
-
-/// Bucket of a step's time, in the order of [`StepParts::buckets`](crate::steps::breakdown::StepParts::buckets).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Bucket {
-    /// Computation.
-    Compute = 0,
-    /// Communication without concurrent computation.
-    ExposedCommunication = 1,
-    /// Copies without concurrent computation or communication.
-    ExposedCopy = 2,
-    /// The step's thread fetches its input.
-    Input = 3,
-    /// Compilation.
-    Compile = 4,
-    /// Other activity of the step's thread.
-    Host = 5,
-    /// Time without a recorded event.
-    Idle = 6,
-}
-
-impl Bucket {
-    /// All buckets in the order of the equation.
-    pub const ALL: [Self; 7] = [
-        Self::Compute,
-        Self::ExposedCommunication,
-        Self::ExposedCopy,
-        Self::Input,
-        Self::Compile,
-        Self::Host,
-        Self::Idle,
-    ];
-
-    /// Returns the name used in keys.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Compute => "compute",
-            Self::ExposedCommunication => "exposed_communication",
-            Self::ExposedCopy => "exposed_copy",
-            Self::Input => "input",
-            Self::Compile => "compile",
-            Self::Host => "host",
-            Self::Idle => "idle",
-        }
-    }
-
-    /// Returns the bucket of a name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|bucket| bucket.as_str() == name)
-    }
-
-    /// Returns whether its owners are operations that did the work, not the thread of the step.
-    pub const fn is_work(self) -> bool {
-        matches!(
-            self,
-            Self::Compute | Self::ExposedCommunication | Self::ExposedCopy
-        )
-    }
-}
 
 /// Phase of time that no slice and no path assigns to another one: comparisons have no phase "other".
 pub(super) const DEFAULT_PHASE: TrainingPhase = TrainingPhase::Forward;
@@ -118,7 +60,7 @@ pub(super) enum Source {
 /// Owner by the texts of one trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct TraceOwner {
-    pub(super) bucket: Bucket,
+    pub(super) bucket: StepBucket,
     pub(super) phase: TrainingPhase,
     pub(super) source: Source,
     /// Hash of the shapes or the stack that separate owners of equal names; 0 without them.
@@ -129,7 +71,7 @@ pub(super) struct TraceOwner {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner {
     /// Bucket of the time.
-    pub bucket: Bucket,
+    pub bucket: StepBucket,
     /// Class of the operation.
     pub class: OpClass,
     /// Name of the operation; empty where nothing is recorded.

@@ -152,8 +152,8 @@ impl<'a> Renaming<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::owner::Bucket;
     use crate::op_class::OpClass;
+    use crate::steps::bucket::StepBucket;
     use crate::training_phase::TrainingPhase;
 
     #[test]
@@ -180,7 +180,7 @@ mod tests {
     fn owners_that_get_one_name_become_one() {
         let time = |operation: &str, mean_ps, by_step_ns: &[f64]| OwnerTime {
             owner: Owner {
-                bucket: Bucket::Compute,
+                bucket: StepBucket::Compute,
                 class: OpClass::Matmul,
                 operation: operation.to_owned(),
                 phase: TrainingPhase::Forward,

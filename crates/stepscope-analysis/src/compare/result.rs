@@ -10,7 +10,7 @@ pub use crate::compare::comparability::{
 use crate::compare::comparability::{environment, findings, mismatches, notes};
 pub use crate::compare::memory::HeldDifference;
 use crate::compare::memory::differences;
-use crate::compare::owner::{Bucket, OwnerTime};
+use crate::compare::owner::OwnerTime;
 use crate::compare::prediction::{Prediction, PredictionCheck, StepChange};
 use crate::compare::rename::Renaming;
 pub use crate::compare::rename::{Rename, RenamedName};
@@ -20,6 +20,7 @@ pub use crate::statistics::{FEWEST_RUNS, FEWEST_STEPS};
 use crate::statistics::{
     RatioEstimate, ShiftEstimate, Verdict, compare_quantiles, family_wise, median,
 };
+use crate::steps::bucket::StepBucket;
 
 /// Fewest steps of a side for quantiles above the median.
 const FEWEST_FOR_TAIL: usize = 10;
@@ -292,9 +293,10 @@ impl Comparison {
             };
             self.add_measure(key, values, found, options);
         }
-        for (position, bucket) in Bucket::ALL.into_iter().enumerate() {
-            let key = format!("{}_ns", bucket.as_str());
-            self.add_sampled(&key, samples, options, |step| step.buckets_ns[position]);
+        for (position, bucket) in StepBucket::ALL.into_iter().enumerate() {
+            self.add_sampled(bucket.ns_key(), samples, options, |step| {
+                step.buckets_ns[position]
+            });
         }
         let executions = |owners: &Vec<OwnerTime>| {
             let executions = owners.iter().filter(|time| !time.owner.kernel.is_empty());

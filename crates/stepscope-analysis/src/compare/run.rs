@@ -12,7 +12,7 @@ use crate::collectives::{Clock, collectives};
 use crate::compare::charge::{ChargedOwners, DetailOf, OwnerSums, break_down_and_charge};
 use crate::compare::memory::{PeakHolder, peak};
 use crate::compare::owner::{
-    Bucket, DEFAULT_PHASE, Owner, OwnerTime, Source, TraceOwner, module_around, stable_name,
+    DEFAULT_PHASE, Owner, OwnerTime, Source, TraceOwner, module_around, stable_name,
 };
 use crate::findings::diagnose;
 use crate::launch::Launches;
@@ -23,6 +23,7 @@ use crate::ops::hlo::Catalogue;
 use crate::parallel::{self, Cancel};
 use crate::run_profile::{AnalysisScope, IterationRole, RunProfile, RunWindows};
 use crate::steps::breakdown::AnalysisWindow;
+use crate::steps::bucket::StepBucket;
 use crate::steps::times::outlier_limit;
 use crate::torch_args::input_shapes;
 use crate::training_phase::TrainingPhase;
@@ -64,7 +65,7 @@ pub struct ComparedStep {
     pub number: i64,
     /// Length, nanoseconds.
     pub length_ns: f64,
-    /// Time by bucket, nanoseconds, in the order of [`Bucket::ALL`].
+    /// Time by bucket, nanoseconds, in the order of [`StepBucket::ALL`].
     pub buckets_ns: [f64; 7],
     /// Why it is no sample; `None` if it is one.
     pub left_out: Option<LeftOut>,
@@ -546,12 +547,12 @@ impl Names<'_> {
             }
         };
         let class = match owner.bucket {
-            Bucket::ExposedCommunication => OpClass::Communication,
-            Bucket::ExposedCopy => OpClass::Copy,
-            Bucket::Compute => OpClass::from_names(&operation, &kernel),
-            Bucket::Input => OpClass::Input,
-            Bucket::Compile => OpClass::Compile,
-            Bucket::Host | Bucket::Idle => OpClass::Host,
+            StepBucket::ExposedCommunication => OpClass::Communication,
+            StepBucket::ExposedCopy => OpClass::Copy,
+            StepBucket::Compute => OpClass::from_names(&operation, &kernel),
+            StepBucket::Input => OpClass::Input,
+            StepBucket::Compile => OpClass::Compile,
+            StepBucket::Host | StepBucket::Idle => OpClass::Host,
         };
         let known = self.trace.place_of_slice(sums.operation).is_some();
         let has_shapes = known && owner.bucket.is_work() && self.detail != OwnerDetail::Name;

@@ -41,7 +41,7 @@ impl PathKind {
         Self::Unknown,
     ];
 
-    /// Returns the word used in tables.
+    /// Returns the name in data.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -53,6 +53,18 @@ impl PathKind {
             Self::SyncReturn => "sync_return",
             Self::Handover => "handover",
             Self::Unknown => "unknown",
+        }
+    }
+
+    /// Returns the name in sentences and legends.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::LaunchLatency => "launch latency",
+            Self::KernelGap => "kernel gap",
+            Self::EventWait => "event wait",
+            Self::SyncReturn => "return of a wait",
+            Self::Handover => "hand-over",
+            Self::Host | Self::Device | Self::Communication | Self::Unknown => self.as_str(),
         }
     }
 

@@ -13,7 +13,7 @@ use stepscope_store::pages;
 use super::CriticalPath;
 use super::blocks::{Blocks, CHUNK_BLOCKS};
 use super::graph::{DependencyGraph, LagKind, SegmentKind};
-use super::path::PathSegment;
+use super::path::{PathKind, PathSegment};
 use super::replay::{Changes, Times, Unchanged, replay};
 use super::spec::{Scenario, Selector, Spec, WhatIfChange};
 use crate::parallel::{self, Cancel};
@@ -358,7 +358,7 @@ impl CriticalPath<'_> {
             }
             lags.iter().any(|(kind, mask)| {
                 let selected = mask.as_ref().is_none_or(|mask| mask[segment]);
-                selected && row.kind.as_str() == kind.as_str()
+                selected && row.kind == PathKind::of_lag(*kind)
             })
         };
         let sums = self.blocks.scan(

@@ -49,6 +49,7 @@ use crate::device::Devices;
 use crate::intervals::IntervalSet;
 use crate::parallel::{self, Cancel};
 use crate::slice_class::HostKinds;
+use crate::steps::bucket::StepBucket;
 use crate::steps::{RankTracks, StepRank, StepRow, ThreadRows};
 
 /// Time of one step by bucket. The first seven add up to the step.
@@ -75,16 +76,16 @@ pub struct StepParts {
 }
 
 impl StepParts {
-    /// Returns names and times of the buckets, in the order of the equation.
-    pub const fn buckets(&self) -> [(&'static str, Dur); 7] {
+    /// Returns the times of the buckets, in the order of [`StepBucket::ALL`].
+    pub const fn buckets(&self) -> [(StepBucket, Dur); 7] {
         [
-            ("compute", self.compute),
-            ("exposed_communication", self.exposed_communication),
-            ("exposed_copy", self.exposed_copy),
-            ("input", self.input),
-            ("compile", self.compile),
-            ("host", self.host),
-            ("idle", self.idle),
+            (StepBucket::Compute, self.compute),
+            (StepBucket::ExposedCommunication, self.exposed_communication),
+            (StepBucket::ExposedCopy, self.exposed_copy),
+            (StepBucket::Input, self.input),
+            (StepBucket::Compile, self.compile),
+            (StepBucket::Host, self.host),
+            (StepBucket::Idle, self.idle),
         ]
     }
 

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use stepscope_engine::analysis::compare::memory::PeakHolder;
-use stepscope_engine::analysis::compare::owner::{Bucket, Owner, OwnerTime};
+use stepscope_engine::analysis::compare::owner::{Owner, OwnerTime};
 use stepscope_engine::analysis::compare::run::{
     ComparedFinding, ComparedRun, ComparedStep, FunctionTotal, LeftOut,
 };
 use stepscope_engine::analysis::op_class::OpClass;
+use stepscope_engine::analysis::steps::bucket::StepBucket;
 use stepscope_engine::analysis::training_phase::TrainingPhase;
 use stepscope_model::Diagnostic;
 
@@ -225,7 +226,7 @@ fn from_json(value: &Value) -> Option<ComparedRun> {
         };
         run.owners.push(OwnerTime {
             owner: Owner {
-                bucket: Bucket::from_name(time["bucket"].as_str()?)?,
+                bucket: StepBucket::from_name(time["bucket"].as_str()?)?,
                 class: OpClass::from_name(time["class"].as_str()?)?,
                 operation: text(&time["operation"])?,
                 phase: TrainingPhase::from_name(time["phase"].as_str()?)?,
@@ -319,7 +320,7 @@ mod tests {
         });
         run.owners.push(OwnerTime {
             owner: Owner {
-                bucket: Bucket::Compute,
+                bucket: StepBucket::Compute,
                 class: OpClass::Matmul,
                 operation: "aten::mm".to_owned(),
                 phase: TrainingPhase::Backward,

@@ -5,6 +5,7 @@
 //! columns that do not fit the terminal, rows beyond the requested number. CSV, Markdown and JSON
 //! are complete.
 
+use stepscope_engine::analysis::steps::bucket::StepBucket;
 use stepscope_engine::report::report::{Cell, Column, Table, Unit};
 
 use super::cells::{Page, Units, shown, side};
@@ -123,10 +124,11 @@ fn grid(columns: Vec<FittedColumn<'_>>, rows: usize) -> Grid {
 /// Formats a cell; keys of this program become words.
 fn words(cell: &Cell, column: &Column) -> String {
     let text = shown(cell, column.unit, Units::InCells);
-    if column.key == "bucket" {
-        return text.replace('_', " ");
+    let is_bucket = column.key == "bucket";
+    match StepBucket::from_name(&text).filter(|_| is_bucket) {
+        Some(bucket) => bucket.label().to_owned(),
+        None => text,
     }
-    text
 }
 
 fn says_nothing(cell: &Cell) -> bool {

@@ -297,7 +297,7 @@ mod sql {
         assert_eq!(rows[0]["step"], 5);
         assert_eq!(rows[0]["job"], "bert/#");
         assert_eq!(rows[0]["day"], "2026-11-08");
-        assert_eq!(rows[0]["cause"], "input");
+        assert_eq!(rows[0]["cause"], "input wait");
         assert_eq!(rows[0]["host"], "node-0", "the ranks are equally long");
         // A step of six ranks is one step.
         assert_eq!(steps["summary"]["steps"], 28 * 12);

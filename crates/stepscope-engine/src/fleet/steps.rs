@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 
+use stepscope_analysis::steps::bucket::StepBucket;
 use stepscope_report::report::{Column, Report, Table, Unit, duration, share};
 
 use super::FleetError;
@@ -23,17 +24,6 @@ const READ: std::ops::RangeInclusive<i64> = 10..=10_000;
 const SLOW: f64 = 1.05;
 /// Fraction of the excess from which a bucket is the cause.
 const CAUSES: f64 = 0.5;
-
-/// Buckets of a step: column of `steps`, and name.
-const BUCKETS: [(&str, &str); 7] = [
-    ("compute", "computation"),
-    ("exposed_communication", "communication"),
-    ("exposed_copy", "copies"),
-    ("input", "input"),
-    ("compile", "compilation"),
-    ("host", "host"),
-    ("idle", "idle"),
-];
 
 /// `numbered`: the finished steps of all ranks, with a number where a rank has several of one step number. `longest`: a
 /// row for each step of a run, that of its longest rank.
@@ -57,14 +47,9 @@ pub(super) fn steps(asked: &mut Asked<'_>) -> Result<Report, FleetError> {
     )]
     let slowest = (count as f64 * SLOWEST).ceil() as i64;
     let slowest = slowest.clamp(*READ.start(), *READ.end());
-    let usual: Vec<String> = BUCKETS
-        .iter()
-        .map(|(bucket, _)| format!("median(s.{bucket}_ps) AS {bucket}_ps"))
-        .collect();
-    let excess: Vec<String> = BUCKETS
-        .iter()
-        .map(|(bucket, _)| format!("s.{bucket}_ps - u.{bucket}_ps AS {bucket}"))
-        .collect();
+    let buckets = StepBucket::ALL.map(StepBucket::as_str);
+    let usual = buckets.map(|bucket| format!("median(s.{bucket}_ps) AS {bucket}_ps"));
+    let excess = buckets.map(|bucket| format!("s.{bucket}_ps - u.{bucket}_ps AS {bucket}"));
     let name = host_name("s");
     let rows = asked.rows(&format!(
         "{LONGEST}, \
@@ -157,9 +142,10 @@ pub(super) fn steps(asked: &mut Asked<'_>) -> Result<Report, FleetError> {
 
 /// Returns the bucket that explains a step, and its part of the excess.
 fn cause(row: &Row) -> (&'static str, Option<f64>) {
-    let excesses = BUCKETS
-        .iter()
-        .filter_map(|(bucket, name)| Some((*name, row.number(bucket).filter(|ps| *ps > 0.0)?)));
+    let excesses = StepBucket::ALL.into_iter().filter_map(|bucket| {
+        let excess = row.number(bucket.as_str()).filter(|ps| *ps > 0.0)?;
+        Some((bucket.label(), excess))
+    });
     let sum: f64 = excesses.clone().map(|(_, ps)| ps).sum();
     let largest = excesses.max_by(|(_, a), (_, b)| a.total_cmp(b));
     match largest {

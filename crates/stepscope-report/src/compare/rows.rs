@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use stepscope_analysis::compare::owner::Bucket;
 use stepscope_analysis::compare::result::{AttributionRow, RowKey, RowsBy};
+use stepscope_analysis::steps::bucket::StepBucket;
 use stepscope_analysis::training_phase::TrainingPhase;
 
 use super::ComparisonView;
@@ -52,7 +52,7 @@ pub(super) fn table(view: &ComparisonView<'_>) -> Table {
             row.q.into(),
             row.base.device_ns.into(),
             row.new.device_ns.into(),
-            key.bucket.map(Bucket::as_str).into(),
+            key.bucket.map(StepBucket::as_str).into(),
             key.class
                 .map(stepscope_analysis::op_class::OpClass::as_str)
                 .into(),
@@ -71,7 +71,7 @@ pub(super) fn label(row: &AttributionRow, by: RowsBy) -> String {
     if by == RowsBy::Tree {
         return path(key);
     }
-    let bucket = key.bucket.map(Bucket::as_str);
+    let bucket = key.bucket.map(StepBucket::as_str);
     let named = |name: &str| {
         if name.is_empty() {
             "nothing recorded"
@@ -104,7 +104,7 @@ pub(super) fn label(row: &AttributionRow, by: RowsBy) -> String {
         None | Some(TrainingPhase::Forward) => None,
         Some(phase) => Some(phase.as_str()),
     };
-    let bucket = key.bucket.filter(|bucket| *bucket != Bucket::Compute);
+    let bucket = key.bucket.filter(|bucket| *bucket != StepBucket::Compute);
     let bucket = bucket
         .map(|bucket| bucket.as_str().replace('_', " "))
         .filter(|bucket| *bucket != name);

@@ -305,7 +305,7 @@ fn key_text(path: &CriticalPath<'_>, row: &PathGroup) -> String {
     match row.key {
         PathKey::Name(name) => trace.name(name).to_owned(),
         PathKey::NothingRecorded => NOTHING.to_owned(),
-        PathKey::Kind(kind) if row.kind.is_some() => format!("({})", words(kind)),
+        PathKey::Kind(kind) if row.kind.is_some() => format!("({})", kind.label()),
         PathKey::Kind(kind) => kind.as_str().to_owned(),
         PathKey::Class(class) => class.as_str().to_owned(),
         PathKey::Rank(rank) => format!("rank {rank}"),
@@ -329,26 +329,12 @@ fn largest(path: &CriticalPath<'_>, shares: &[PathShare], window_ps: i64) -> Str
                 short_within(&name, LONGEST_NAME)
             }
             (None, PathKind::Host) => NOTHING.to_owned(),
-            (None, kind) => format!("({})", words(kind)),
+            (None, kind) => format!("({})", kind.label()),
         };
         let part = found.ps as f64 / window_ps.max(1) as f64;
         format!("{name} {}", number_format::share(part))
     });
     shares.collect::<Vec<_>>().join(", ")
-}
-
-fn words(kind: PathKind) -> &'static str {
-    match kind {
-        PathKind::Host => "host",
-        PathKind::Device => "device",
-        PathKind::Communication => "communication",
-        PathKind::LaunchLatency => "launch latency",
-        PathKind::KernelGap => "kernel gap",
-        PathKind::EventWait => "event wait",
-        PathKind::SyncReturn => "return of a wait",
-        PathKind::Handover => "hand-over",
-        PathKind::Unknown => "unknown",
-    }
 }
 
 /// Returns the name of a thread or device queue with that of its group, and its host where there are several.

@@ -270,10 +270,10 @@ fn time(run_profile: &RunProfile<'_>, sum: &StepParts) -> Table {
         Column::new("share", "Share", Unit::Share),
     ]);
     let all = sum.sum().as_ns_f64();
-    for (name, dur) in sum.buckets() {
+    for (bucket, dur) in sum.buckets() {
         let ns = dur.as_ns_f64();
         table.push([
-            name.into(),
+            bucket.as_str().into(),
             ns.into(),
             run_profile
                 .has_steps()

@@ -12,6 +12,7 @@ use crate::reports::Options;
 use crate::step_notes::step_notes;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::run_profile::{IterationRole, RUNS_AHEAD, RunProfile};
+use stepscope_analysis::steps::bucket::StepBucket;
 use stepscope_analysis::steps::{StepNote, StepOptions, StepReport, StepRow, step_report};
 use stepscope_compat::xprof_steps;
 
@@ -40,9 +41,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     report.sentence = match times.p50_ns {
         Some(p50) => {
             let sum = run_profile.sum();
-            let buckets = sum.buckets();
-            let most = BUCKETS.iter().zip(&buckets);
-            let most = most.max_by_key(|(_, (_, dur))| *dur);
+            let most = sum.buckets().into_iter().max_by_key(|(_, dur)| *dur);
             let all = sum.sum().as_ns_f64();
             // Shares refer to all steps except warm-up and those that were not profiled, not to the median step.
             let whole = run_profile.iterations.iter();
@@ -54,12 +53,12 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             } else {
                 "steps after warm-up"
             };
-            let most = most.filter(|_| all > 0.0).map(|((key, _), (name, dur))| {
+            let most = most.filter(|_| all > 0.0).map(|(bucket, dur)| {
                 sentence!(
                     " Of the {}, {} is {}.",
                     counted,
-                    share(dur.as_ns_f64() / all).link(Link::scalar(key)),
-                    name.replace('_', " ")
+                    share(dur.as_ns_f64() / all).link(Link::scalar(bucket.ns_key())),
+                    bucket.label()
                 )
             });
             sentence!("{}.{}", step_time(&run_profile, p50), most)
@@ -82,11 +81,11 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     }
     report.scalar("outliers", "Outliers", Unit::Count, outliers(found));
     report.scalar("trend_share", "Trend", Unit::Share, times.trend);
-    for ((key, title), (_, dur)) in BUCKETS.iter().zip(run_profile.sum().buckets()) {
+    for (bucket, dur) in run_profile.sum().buckets() {
         let per_step = dur.as_ns_f64() / run_profile.count();
         report.scalar(
-            key,
-            title,
+            bucket.ns_key(),
+            bucket.title(),
             Unit::Ns,
             run_profile.has_steps().then_some(per_step),
         );
@@ -198,17 +197,6 @@ pub(super) fn step_time(run_profile: &RunProfile<'_>, p50: f64) -> Sentence {
     }
 }
 
-/// Keys and titles of the buckets, in display order.
-const BUCKETS: [(&str, &str); 7] = [
-    ("compute_ns", "Compute"),
-    ("exposed_communication_ns", "Exposed communication"),
-    ("exposed_copy_ns", "Exposed copies"),
-    ("input_ns", "Input wait"),
-    ("compile_ns", "Compile"),
-    ("host_ns", "Host time"),
-    ("idle_ns", "Idle"),
-];
-
 fn outliers(found: &StepReport) -> usize {
     let outliers = found.steps.iter().filter(|step| found.is_outlier(step));
     outliers.count()
@@ -252,7 +240,9 @@ pub(super) fn by_step(run_profile: &RunProfile<'_>) -> Table {
         Column::new("start_ns", "Start", Unit::Ns),
         Column::new("duration_ns", "Duration", Unit::Ns),
     ];
-    columns.extend(BUCKETS.map(|(key, title)| Column::new(key, title, Unit::Ns)));
+    let buckets =
+        StepBucket::ALL.map(|bucket| Column::new(bucket.ns_key(), bucket.title(), Unit::Ns));
+    columns.extend(buckets);
     columns.extend([
         Column::new("communication_ns", "Communication", Unit::Ns),
         Column::new("copy_ns", "Copy", Unit::Ns),

@@ -5,6 +5,7 @@ import { exactTime, formatCount, formatDuration, formatNumber, formatShare, sign
 import { emptySide, namesIn, type OwnerRow, occurrences, type RenamedName, whyNoVerdict } from '../../model/compare.ts';
 import type { ReportTable as Data, ReportColumn, ReportRow } from '../../model/report.ts';
 import type { RunDetail } from '../../model/run.ts';
+import { bucketOf } from '../../model/step-buckets.ts';
 import type { View } from '../../state/address.ts';
 import type { Store } from '../../state/store.ts';
 import { ReportTable } from '../../widgets/report-table.tsx';
@@ -184,7 +185,7 @@ function Chosen({
         {owner.bucket === undefined ? undefined : (
           <>
             <dt>Bucket</dt>
-            <dd>{owner.bucket.replaceAll('_', ' ')}</dd>
+            <dd>{bucketOf(owner.bucket)?.label ?? owner.bucket}</dd>
           </>
         )}
         {owner.phase === undefined ? undefined : (

@@ -42,7 +42,8 @@ it('writes differences with their sign', () => {
 
 it('names a measure and formats it by the unit of its key', () => {
   expect(measureTitle('exposed_copy_ns')).toBe('Exposed copies');
-  expect(measureTitle('input_ns')).toBe('Input');
+  expect(measureTitle('input_ns')).toBe('Input wait');
+  expect(measureTitle('input_share')).toBe('Input');
   expect(measureText('step_ns', 1_500_000)).toBe('1.50 ms');
   expect(measureText('peak_memory_bytes', 2 ** 30)).toBe('1.00 GiB');
   expect(measureText('input_share', 0.5)).toBe('50.0 %');

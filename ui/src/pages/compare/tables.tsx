@@ -2,26 +2,25 @@
 import type { JSX } from 'preact';
 import { formatBytes, formatDuration, formatShare, significant } from '../../base/format.ts';
 import type { EnvironmentFact, FindingChange, Measure } from '../../model/compare.ts';
+import { bucketOf } from '../../model/step-buckets.ts';
 import { EmptyState } from '../../widgets/states.tsx';
 import { Table, type TableColumn } from '../../widgets/table.tsx';
 import { PageLink } from '../shared/links.tsx';
 import { ratioText, signedShare, signedTime, VerdictMark } from './head.tsx';
 import type { Compared } from './props.ts';
 
-/** Names of the measures whose key does not say it. */
+/** Names of the measures that are no bucket and whose key does not say it. */
 const TITLES: Readonly<Record<string, string>> = {
   step_ns: 'Step',
   step_p90_ns: 'Step, 90th percentile',
   step_p99_ns: 'Step, 99th percentile',
-  exposed_communication_ns: 'Exposed communication',
-  exposed_copy_ns: 'Exposed copies',
   peak_memory_bytes: 'Peak memory',
   device_executions_per_step: 'Kernels per step',
 };
 
 export function measureTitle(key: string): string {
   const words = key.replace(/_(ns|bytes|share)$/, '').replaceAll('_', ' ');
-  return TITLES[key] ?? words.charAt(0).toUpperCase() + words.slice(1);
+  return bucketOf(key)?.title ?? TITLES[key] ?? words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 /** Formats a value by the unit at the end of its key. */

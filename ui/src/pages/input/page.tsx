@@ -93,8 +93,10 @@ function WaitBars({
   );
 }
 
+const INPUT = bucketOf('input');
+
 const WAITING: readonly Layer[] = [
-  { label: 'input', colour: bucketColour(bucketOf('input')), value: (row) => numberAt(row, 'input_ns') ?? 0 },
+  { label: INPUT?.label ?? 'input', colour: bucketColour(INPUT), value: (row) => numberAt(row, 'input_ns') ?? 0 },
 ];
 
 const derivedFrom = (report: Report): string | undefined => {

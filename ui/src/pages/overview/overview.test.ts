@@ -23,7 +23,7 @@ it('draws each step as its parts, and of many steps the slowest of each group', 
   expect(bars[0]?.parts.map((part) => part.value)).toEqual([60, 40]);
   const slow = bars.filter((bar) => bar.outlined);
   expect(slow.map((bar) => bar.label)).toEqual(['501']);
-  expect(slow[0]?.title).toBe('Step 501: 900 ns, compute 60.0 ns, idle 40.0 ns');
+  expect(slow[0]?.title).toBe('Step 501: 900 ns, compute 60.0 ns, idle time 40.0 ns');
 });
 
 it('draws nothing for a step of which the given layers are empty, and the whole step where its parts are unknown', () => {

@@ -2,7 +2,7 @@
 
 import type { JSX } from 'preact';
 import { formatCount, formatDuration, formatRange, plural } from '../../base/format.ts';
-import { PATH_EDGES } from '../../model/critical-path.ts';
+import { PATH_EDGES } from '../../model/generated.ts';
 import { kindLabel } from '../../model/kind.ts';
 import { describeStepLimit } from '../../model/step-limit.ts';
 import { GROUPINGS, type Grouping } from '../../model/track.ts';

@@ -25,7 +25,7 @@ fn shown(drawing: &str) -> Vec<String> {
                 .buckets()
                 .into_iter()
                 .filter(|(_, dur)| *dur > Dur::ZERO)
-                .map(|(name, dur)| format!("{name} {}", dur.ps() / 1_000_000))
+                .map(|(bucket, dur)| format!("{} {}", bucket.as_str(), dur.ps() / 1_000_000))
                 .collect();
             let length = step.dur.ps() / 1_000_000;
             format!("step{} {length}us = {}", step.number, buckets.join(" + "))

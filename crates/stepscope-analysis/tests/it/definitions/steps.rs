@@ -498,7 +498,9 @@ fn in_buckets(
 
 fn named(parts: &StepParts) -> BTreeMap<&'static str, i64> {
     let buckets = parts.buckets().into_iter();
-    buckets.map(|(name, dur)| (name, dur.ps())).collect()
+    buckets
+        .map(|(bucket, dur)| (bucket.as_str(), dur.ps()))
+        .collect()
 }
 
 fn buckets(case: &Case<'_>, file: &FileSpans, position: usize, found: &mut Found) {

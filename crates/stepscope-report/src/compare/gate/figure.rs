@@ -1,9 +1,10 @@
 //! The figure of both sides that a rule judges.
 
-use stepscope_analysis::compare::owner::{Bucket, OwnerTime};
+use stepscope_analysis::compare::owner::OwnerTime;
 use stepscope_analysis::compare::result::{Comparison, Measure, MeasureUnit};
 use stepscope_analysis::compare::sampling::SeriesEstimate;
 use stepscope_analysis::statistics::Verdict;
+use stepscope_analysis::steps::bucket::StepBucket;
 
 use super::{GateRule, WhereClause};
 
@@ -59,7 +60,7 @@ impl Figure {
         if let Some(measure) = find(key) {
             return Some(from(measure));
         }
-        if let Some(bucket) = key.strip_suffix("_share").and_then(Bucket::from_name) {
+        if let Some(bucket) = key.strip_suffix("_share").and_then(StepBucket::from_name) {
             let values = [0, 1].map(|side: usize| {
                 let mean_ps = comparison.mean_ps[side];
                 let owners = comparison.owners[side].iter();
@@ -70,7 +71,7 @@ impl Figure {
             return Some(Self::exact(values, MeasureUnit::Share));
         }
         // A bucket that no step has: nothing on the sides that have steps.
-        key.strip_suffix("_ns").and_then(Bucket::from_name)?;
+        key.strip_suffix("_ns").and_then(StepBucket::from_name)?;
         let values = find("step_ns")?.values;
         let nothing = values.map(|value| value.map(|_| 0.0));
         Some(Self::exact(nothing, MeasureUnit::Ns))

@@ -3,6 +3,7 @@
 use stepscope_analysis::compare::owner::Owner;
 use stepscope_analysis::compare::result::{DEFAULT_CONFIDENCE, DEFAULT_TOLERANCE, MeasureUnit};
 use stepscope_analysis::op_class::OpClass;
+use stepscope_analysis::steps::bucket::StepBucket;
 use stepscope_analysis::training_phase::TrainingPhase;
 use stepscope_model::spelling::nearest;
 
@@ -134,28 +135,15 @@ pub struct Gate {
 const PROPERTIES: [&str; 3] = ["device", "world_size", "recording_options"];
 /// Measures that need a `where`.
 const OF_OWNERS: [&str; 3] = ["device_ns", "own_ns", "count_per_step"];
-/// Measures of the whole step.
-const OF_STEPS: [&str; 19] = [
-    "step_ns",
-    "step_p90_ns",
-    "step_p99_ns",
-    "compute_ns",
-    "exposed_communication_ns",
-    "exposed_copy_ns",
-    "input_ns",
-    "compile_ns",
-    "host_ns",
-    "idle_ns",
-    "peak_memory_bytes",
-    "device_executions_per_step",
-    "compute_share",
-    "exposed_communication_share",
-    "exposed_copy_share",
-    "input_share",
-    "compile_share",
-    "host_share",
-    "idle_share",
-];
+
+/// Returns the measures of the whole step.
+fn step_measures() -> Vec<&'static str> {
+    let mut measures = vec!["step_ns", "step_p90_ns", "step_p99_ns"];
+    measures.extend(StepBucket::ALL.map(StepBucket::ns_key));
+    measures.extend(["peak_memory_bytes", "device_executions_per_step"]);
+    measures.extend(StepBucket::ALL.map(StepBucket::share_key));
+    measures
+}
 
 impl Gate {
     /// Reads a file. The error is one sentence with the line.
@@ -332,17 +320,17 @@ fn read_rule(table: &TomlTable) -> Result<GateRule, String> {
     if rule.measure.is_empty() {
         return Err(at(first, "the rule has no measure".to_owned()));
     }
-    let known: &[&str] = if rule.of.is_some() {
-        &OF_OWNERS
+    let known = if rule.of.is_some() {
+        OF_OWNERS.to_vec()
     } else {
-        &OF_STEPS
+        step_measures()
     };
     if !known.contains(&rule.measure.as_str()) {
         let is_of_owners = OF_OWNERS.contains(&rule.measure.as_str());
         let cause = if is_of_owners {
             format!("measure '{}' needs a where", rule.measure)
         } else {
-            unknown("measure", &rule.measure, known)
+            unknown("measure", &rule.measure, &known)
         };
         return Err(at(first, cause));
     }

@@ -1,8 +1,8 @@
 //! Outcomes of rules over made-up measures.
 
-use stepscope_analysis::compare::owner::Bucket;
 use stepscope_analysis::compare::result::{CompareOptions, Mismatch};
 use stepscope_analysis::compare::run::{ComparedRun, ComparedStep};
+use stepscope_analysis::steps::bucket::StepBucket;
 use stepscope_model::Diagnostic;
 
 use super::*;
@@ -148,7 +148,7 @@ fn times_that_were_zero_can_fail() {
         run
     };
     let gate = "[[rule]]\nmeasure = \"input_ns\"\nmax_increase = \"50us\"\n";
-    assert_eq!(Bucket::ALL[3], Bucket::Input);
+    assert_eq!(StepBucket::ALL[3], StepBucket::Input);
     for (base, new, expected) in [
         (&[0.0][..], &[200.0][..], GateResult::Fail),
         (&[0.0], &[20.0], GateResult::Pass),

@@ -2,24 +2,12 @@
 
 use std::fmt::Write as _;
 
+use stepscope_analysis::steps::bucket::StepBucket;
+
 use super::escape;
 use crate::report::number_format::with_unit;
 use crate::report::{Cell, Table, Unit};
 
-/// Keys of the buckets of a step, their names in the legend, and their colour in the style sheet.
-const PARTS: [(&str, &str, &str); 7] = [
-    ("compute_ns", "compute", "compute"),
-    (
-        "exposed_communication_ns",
-        "exposed communication",
-        "communication",
-    ),
-    ("exposed_copy_ns", "exposed copies", "copy"),
-    ("input_ns", "input", "input"),
-    ("compile_ns", "compile", "compile"),
-    ("host_ns", "host", "host"),
-    ("idle_ns", "idle", "idle"),
-];
 const WIDTH: f64 = 1_180.0;
 const HEIGHT: f64 = 170.0;
 /// Horizontal position of the axis labels, pixels.
@@ -79,7 +67,7 @@ pub(super) fn steps(out: &mut String, table: &Table) {
     let every = (1..MOST)
         .find(|every| *every as f64 * room >= LABEL_PX)
         .unwrap_or(MOST);
-    let mut used = [false; PARTS.len()];
+    let mut used = [false; StepBucket::ALL.len()];
     for (at, row) in bars.iter().enumerate() {
         let middle = LEFT + room * (at as f64 + 0.5);
         let scale = (HEIGHT - 8.0) / top;
@@ -88,19 +76,20 @@ pub(super) fn steps(out: &mut String, table: &Table) {
         let title = format!("step {step}: {}", with_unit(duration(row), None, Unit::Ns));
         let _ = write!(out, "<g><title>{}</title>", escape(&title));
         let mut told = 0.0;
-        for (part, (key, _, colour)) in PARTS.iter().enumerate() {
-            let Some(value) = number(table, row, key).filter(|value| *value > 0.0) else {
+        for (used, bucket) in used.iter_mut().zip(StepBucket::ALL) {
+            let value = number(table, row, bucket.ns_key());
+            let Some(value) = value.filter(|value| *value > 0.0) else {
                 continue;
             };
-            used[part] = true;
+            *used = true;
             told += value;
             y -= value * scale;
-            bar(out, (middle, width), (y, value * scale), colour);
+            bar(out, (middle, width), (y, value * scale), bucket);
         }
         if told == 0.0 {
             let height = duration(row) * scale;
             y = HEIGHT - height;
-            bar(out, (middle, width), (y, height), "idle");
+            bar(out, (middle, width), (y, height), StepBucket::Idle);
         }
         let late = table
             .columns
@@ -124,10 +113,12 @@ pub(super) fn steps(out: &mut String, table: &Table) {
         }
     }
     out.push_str("</svg><div class=\"legend\">");
-    for (_, (_, label, colour)) in used.iter().zip(PARTS).filter(|(used, _)| **used) {
+    for (_, bucket) in used.iter().zip(StepBucket::ALL).filter(|(used, _)| **used) {
         let _ = write!(
             out,
-            "<span><i style=\"background:var(--{colour})\"></i>{label}</span>"
+            "<span><i style=\"background:var(--{})\"></i>{}</span>",
+            bucket.as_str(),
+            bucket.label()
         );
     }
     out.push_str("</div>");
@@ -140,12 +131,14 @@ pub(super) fn steps(out: &mut String, table: &Table) {
     out.push_str("</div>\n");
 }
 
-fn bar(out: &mut String, (middle, width): (f64, f64), (y, height): (f64, f64), colour: &str) {
+/// Draws a part of a bar; the style sheet has the colours by the names of the buckets.
+fn bar(out: &mut String, (middle, width): (f64, f64), (y, height): (f64, f64), bucket: StepBucket) {
     let _ = write!(
         out,
         "<rect x=\"{:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
-         style=\"fill:var(--{colour})\"/>",
-        middle - width / 2.0
+         style=\"fill:var(--{})\"/>",
+        middle - width / 2.0,
+        bucket.as_str()
     );
 }
 
