@@ -26,12 +26,12 @@ pub enum Availability {
     Ready,
     /// Some data is missing: another page is the better start.
     Partial {
-        /// What is missing.
+        /// What is missing, without a full stop.
         reason: &'static str,
     },
     /// Its data is missing.
     Unavailable {
-        /// The reason.
+        /// What the run lacks, without a full stop.
         reason: &'static str,
         /// The line of code that would record it, in the framework that wrote the run.
         hint: Option<&'static str>,
@@ -75,13 +75,10 @@ pub fn availability(trace: &Trace, has_steps: bool) -> RunAvailability {
 /// The reason why nothing can be shown, and the data that the run lacks.
 type Missing = (&'static str, Lack);
 
-const NO_TIMES: Missing = ("not recorded: the files have no timestamps", Lack::Times);
-const NO_KERNELS: Missing = (
-    "not recorded: the run holds nothing that ran on a device",
-    Lack::Kernels,
-);
+const NO_TIMES: Missing = ("the files have no timestamps", Lack::Times);
+const NO_KERNELS: Missing = ("the run holds nothing that ran on a device", Lack::Kernels);
 const NO_MEMORY: Missing = (
-    "not recorded: the run holds no allocations and no counters of bytes",
+    "the run holds no allocations and no counters of bytes",
     Lack::Memory,
 );
 const ONE_RANK: Missing = (
@@ -89,35 +86,26 @@ const ONE_RANK: Missing = (
     Lack::Ranks,
 );
 const NO_CALLS: Missing = (
-    "not recorded: the run has no calls, labels or stacks of host threads",
+    "the run has no calls, labels or stacks of host threads",
     Lack::PythonFunctions,
 );
 const NO_PYTHON: Missing = (
-    "not recorded: no calls of Python functions are in this run",
+    "no calls of Python functions are in this run",
     Lack::PythonFunctions,
 );
-const NO_PROGRAMS: Missing = (
-    "not recorded: no compiled programs (HLO) are in this run",
-    Lack::Programs,
-);
+const NO_PROGRAMS: Missing = ("no compiled programs (HLO) are in this run", Lack::Programs);
 const NO_WORK: Missing = (
-    "not recorded: no compiled programs (HLO) and no operators of PyTorch are in this run",
+    "no compiled programs (HLO) and no operators of PyTorch are in this run",
     Lack::HloOps,
 );
 const NO_ACTIONS: Missing = (
-    "not recorded: no action of a Lightning trainer is in this run",
+    "no action of a Lightning trainer is in this run",
     Lack::Actions,
 );
-const NO_SAMPLES: Missing = (
-    "not recorded: no samples with stacks are in this run",
-    Lack::StackSamples,
-);
-const NO_COMPILE_LOG: Missing = (
-    "not recorded: no log of torch.compile is in this run",
-    Lack::CompileLog,
-);
+const NO_SAMPLES: Missing = ("no samples with stacks are in this run", Lack::StackSamples);
+const NO_COMPILE_LOG: Missing = ("no log of torch.compile is in this run", Lack::CompileLog);
 const NO_OPERATORS: Missing = (
-    "not recorded: no operators of PyTorch are in this run",
+    "no operators of PyTorch are in this run",
     Lack::FrameworkOps,
 );
 

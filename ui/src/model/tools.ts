@@ -54,8 +54,6 @@ export function figurePage(run: Pick<RunDetail, 'tools' | 'reports'>, key: strin
   return isShown ? found : TIMELINE;
 }
 
-/** Converts `not recorded: no X` to `No X.` */
-export function sentenceOf(reason: string): string {
-  const text = reason.replace(/^not recorded: /, '');
-  return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
-}
+/** Converts `no X` to `No X.` */
+export const reasonSentence = (reason: string): string =>
+  `${reason.charAt(0).toUpperCase()}${reason.slice(1)}${/[.!?]$/.test(reason) ? '' : '.'}`;

@@ -2,7 +2,7 @@
 import type { JSX } from 'preact';
 import { exportUrl } from '../../api/server.ts';
 import type { ReportKind } from '../../model/generated.ts';
-import { sentenceOf } from '../../model/tools.ts';
+import { reasonSentence } from '../../model/tools.ts';
 import { download } from '../../widgets/download.ts';
 import { CopyButton } from '../../widgets/states.tsx';
 import { eventLinkOf } from '../shared/links.tsx';
@@ -103,7 +103,7 @@ function Choice({
         aria-pressed={isChosen}
         data-report={entry.id}
         class={entry.missing === undefined ? '' : 'ss-tool-muted'}
-        title={entry.missing === undefined ? entry.question : `${entry.question} ${sentenceOf(entry.missing)}`}
+        title={entry.missing === undefined ? entry.question : `${entry.question} ${reasonSentence(entry.missing)}`}
         onClick={() => {
           store.view.by.value = isFirst ? undefined : entry.id;
           store.view.tab.value = undefined;

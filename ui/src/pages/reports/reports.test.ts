@@ -140,7 +140,7 @@ it('shows the page without what could run', () => {
 
 it('begins with the summary, or with the text of a run without times', () => {
   const unavailable = (...names: readonly string[]) => ({
-    reports: names.map((id) => ({ id, state: 'unavailable' as const, reason: 'not recorded: x', hint: undefined })),
+    reports: names.map((id) => ({ id, state: 'unavailable' as const, reason: 'no x', hint: undefined })),
   });
   const drawn = entriesOf(unavailable('kernels'));
   const texts = ['summary', 'html', 'torch-table', 'lightning', 'cprofile', 'pprof'];

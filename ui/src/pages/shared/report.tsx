@@ -9,6 +9,7 @@ import { formatRange, plural } from '../../base/format.ts';
 import type { Report } from '../../model/report.ts';
 import type { RunDetail, Step } from '../../model/run.ts';
 import { describeStepLimit } from '../../model/step-limit.ts';
+import { reasonSentence } from '../../model/tools.ts';
 import type { TimeRange } from '../../model/viewport.ts';
 import type { Store } from '../../state/store.ts';
 import { Icon } from '../../widgets/icon.tsx';
@@ -180,9 +181,8 @@ export function NotRecorded({
   readonly missing: { readonly reason: string; readonly fix: string };
   readonly children?: ComponentChildren;
 }): JSX.Element {
-  const why = missing.reason.charAt(0).toUpperCase() + missing.reason.slice(1).replace(/\.$/, '');
   return (
-    <EmptyState reason="not-recorded" title="Not recorded" why={`${why}.`}>
+    <EmptyState reason="not-recorded" title="Not recorded" why={reasonSentence(missing.reason)}>
       {missing.fix === '' ? undefined : (
         <div class="ss-snippet">
           <p>This would record it:</p>

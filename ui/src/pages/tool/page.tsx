@@ -2,7 +2,7 @@
 import type { JSX } from 'preact';
 import type { Tool } from '../../model/generated.ts';
 import type { RunDetail } from '../../model/run.ts';
-import { sentenceOf, toolOf } from '../../model/tools.ts';
+import { reasonSentence, toolOf } from '../../model/tools.ts';
 import { CopyButton, EmptyState } from '../../widgets/states.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 
@@ -41,7 +41,7 @@ export function ToolPage({
   return (
     <>
       <PageHead title={known.title} summary={known.question} />
-      <EmptyState reason="not-recorded" title="Not recorded" why={sentenceOf(reason)}>
+      <EmptyState reason="not-recorded" title="Not recorded" why={reasonSentence(reason)}>
         {hint === undefined ? undefined : (
           <div class="ss-snippet">
             <p>This would record it:</p>
