@@ -17,8 +17,12 @@ pub enum Lack {
     Times,
     /// Accelerator activity.
     Kernels,
+    /// Calls that launched accelerator activity.
+    Launches,
     /// Allocations.
     Memory,
+    /// Memory that allocators of devices reserve.
+    ReservedMemory,
     /// More than one rank.
     Ranks,
     /// Collectives among ranks or devices.
@@ -77,6 +81,15 @@ pub(crate) fn hints(trace: &Trace, lack: Lack) -> Vec<(&'static str, &'static st
         .collect()
 }
 
+/// Returns the lines of code that record this data, each with its framework, in the order of the search.
+pub fn framework_hints(lack: Lack) -> Vec<(&'static str, &'static str)> {
+    let lines = lines(lack);
+    FRAMEWORKS
+        .iter()
+        .filter_map(|framework| Some((framework.name(), line_of(lines, *framework)?)))
+        .collect()
+}
+
 fn line_of(lines: &[(Producer, &'static str)], framework: Producer) -> Option<&'static str> {
     let found = lines.iter().find(|(known, _)| *known == framework);
     found.map(|(_, line)| *line)
@@ -84,6 +97,8 @@ fn line_of(lines: &[(Producer, &'static str)], framework: Producer) -> Option<&'
 
 const TORCH_TRACE: &str =
     "with torch.profiler.profile() as prof: train_step()\nprof.export_chrome_trace(\"trace.json\")";
+const TORCH_ACTIVITIES: &str =
+    "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])";
 const XLA_TRACE: &str = "xp.start_trace(\"logs\")  # before the loop, and xp.stop_trace() after it";
 const JAX_TRACE: &str =
     "jax.profiler.start_trace(\"logs\")  # before the loop, and jax.profiler.stop_trace() after it";
@@ -118,15 +133,13 @@ const KERNELS: &[(Producer, &str)] = &[
         Jax,
         "jax.profiler.start_trace(\"logs\")  # with JAX_PLATFORMS=cuda, rocm or tpu",
     ),
-    (
-        PyTorch,
-        "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
-    ),
+    (PyTorch, TORCH_ACTIVITIES),
     (
         TensorFlow,
         "tf.profiler.experimental.start(\"logs\")  # on a machine with a GPU or TPU",
     ),
 ];
+const LAUNCHES: &[(Producer, &str)] = &[(PyTorch, TORCH_ACTIVITIES)];
 const MEMORY: &[(Producer, &str)] = &[
     (
         Xla,
@@ -142,6 +155,11 @@ const MEMORY: &[(Producer, &str)] = &[
         "tf.profiler.experimental.start(\"logs\")  # on a GPU or TPU",
     ),
 ];
+/// XLA and TensorFlow always record it, for devices only.
+const RESERVED_MEMORY: &[(Producer, &str)] = &[(
+    PyTorch,
+    "torch.profiler.profile(profile_memory=True)  # with tensors on a GPU",
+)];
 const RANKS: &[(Producer, &str)] = &[
     (
         Neuron,
@@ -304,7 +322,9 @@ fn lines(lack: Lack) -> &'static [(Producer, &'static str)] {
     match lack {
         Lack::Times => TIMES,
         Lack::Kernels => KERNELS,
+        Lack::Launches => LAUNCHES,
         Lack::Memory => MEMORY,
+        Lack::ReservedMemory => RESERVED_MEMORY,
         Lack::Ranks => RANKS,
         Lack::Collectives => COLLECTIVES,
         Lack::Flops => FLOPS,
@@ -331,7 +351,9 @@ mod tests {
     const ALL: &[Lack] = &[
         Lack::Times,
         Lack::Kernels,
+        Lack::Launches,
         Lack::Memory,
+        Lack::ReservedMemory,
         Lack::Ranks,
         Lack::Collectives,
         Lack::Flops,

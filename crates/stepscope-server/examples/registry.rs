@@ -17,6 +17,7 @@ use stepscope_analysis::run_profile::RUNS_AHEAD;
 use stepscope_analysis::steps::bucket::StepBucket;
 use stepscope_engine::open_path;
 use stepscope_model::{ReadContext, SliceKind};
+use stepscope_report::hints::{Lack, framework_hints};
 use stepscope_report::peer_profiler::PeerProfiler;
 use stepscope_report::report::{Report, Unit};
 use stepscope_report::reports::{self, KINDS, Options};
@@ -112,6 +113,14 @@ export interface WhatIfPreset {
 }
 ";
 
+const RECORDING_HINT: &str = "
+/** A line of code that records what a table lacks, in the framework that wrote the run. */
+export interface RecordingHint {
+  readonly framework: string;
+  readonly line: string;
+}
+";
+
 const FIGURE_PAGE: &str = "
 /** A page that explains figures of reports. */
 export interface FigurePage {
@@ -124,7 +133,7 @@ export interface FigurePage {
 
 fn typescript(columns: &ReportColumns) -> String {
     let mut out = format!(
-        "// {MADE_BY}\n// from kind.rs of stepscope-model, run_profile.rs, steps/bucket.rs, critical_path/ and compare/result.rs of\n// stepscope-analysis, reports.rs and tools.rs of stepscope-report, options.rs and routes/mod.rs of stepscope-server.\n"
+        "// {MADE_BY}\n// from kind.rs of stepscope-model, run_profile.rs, steps/bucket.rs, critical_path/ and compare/result.rs of\n// stepscope-analysis, hints.rs, reports.rs and tools.rs of stepscope-report, options.rs and routes/mod.rs of\n// stepscope-server.\n"
     );
     let _ = write!(
         out,
@@ -206,6 +215,27 @@ fn typescript(columns: &ReportColumns) -> String {
         "PATH_EDGES",
         &list(&edges),
         " as const",
+    );
+    out.push_str(RECORDING_HINT);
+    let hints = |lack: Lack| {
+        let lines = framework_hints(lack).into_iter().map(|(framework, line)| {
+            Literal::Object(vec![("framework", framework.into()), ("line", line.into())])
+        });
+        Literal::List(lines.collect())
+    };
+    constant(
+        &mut out,
+        "Lines that record the calls that launch kernels.",
+        "LAUNCH_HINTS: readonly RecordingHint[]",
+        &hints(Lack::Launches),
+        "",
+    );
+    constant(
+        &mut out,
+        "Lines that record the memory that allocators reserve.",
+        "RESERVED_MEMORY_HINTS: readonly RecordingHint[]",
+        &hints(Lack::ReservedMemory),
+        "",
     );
     let units: Vec<&str> = Unit::ALL.iter().map(|unit| unit.as_str()).collect();
     constant(

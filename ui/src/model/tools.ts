@@ -1,6 +1,6 @@
 // tools.ts: the tool of an address, the first page of a run, the page of a figure, and the reason of an empty page. Pure.
 // The server decides which tools have data (`RunDetail.tools`).
-import { FIGURE_PAGES, TOOLS, type Tool, VIEW_TOOLS } from './generated.ts';
+import { FIGURE_PAGES, type RecordingHint, TOOLS, type Tool, VIEW_TOOLS } from './generated.ts';
 import type { Availability, RunDetail } from './run.ts';
 
 /**
@@ -53,6 +53,10 @@ export function figurePage(run: Pick<RunDetail, 'tools' | 'reports'>, key: strin
     found.tool === 'reports' && by !== undefined ? isFilled(run.reports, by) : isFilled(run.tools, found.tool);
   return isShown ? found : TIMELINE;
 }
+
+/** Returns the line for the framework that wrote the run; empty if there is none. */
+export const hintOf = (run: Pick<RunDetail, 'kinds'>, hints: readonly RecordingHint[]): string =>
+  hints.find(({ framework }) => run.kinds.includes(framework))?.line ?? '';
 
 /** Converts `no X` to `No X.` */
 export const reasonSentence = (reason: string): string =>

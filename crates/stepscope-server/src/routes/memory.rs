@@ -10,6 +10,7 @@ use stepscope_analysis::memory::owners::{AllocationCategory, Caller, Owners, sco
 use stepscope_analysis::memory::{Memory, Record};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_model::Time;
+use stepscope_report::hints::{Lack, hint};
 
 use crate::ns::Ns;
 use crate::params::Params;
@@ -107,7 +108,7 @@ fn timeline_of(
         t1: since(view, range.end),
         missing: memory.records.is_empty().then_some(MissingAnswer {
             reason: "no allocations lie in this run",
-            fix: "torch.profiler.profile(profile_memory=True)",
+            fix: hint(&view.run.trace, Lack::Memory),
         }),
         allocators,
     }))

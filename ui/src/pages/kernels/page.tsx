@@ -2,8 +2,9 @@
 import type { JSX } from 'preact';
 import { formatDuration, formatShare } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
+import { LAUNCH_HINTS, type RecordingHint } from '../../model/generated.ts';
 import { type ReportTable as Data, nameColumn, numberAt, type Report, sectionOf, textAt } from '../../model/report.ts';
-import { questionOf } from '../../model/tools.ts';
+import { hintOf, questionOf } from '../../model/tools.ts';
 import { BarList } from '../../widgets/charts.tsx';
 import { Figure } from '../../widgets/figure.tsx';
 import { PageHead } from '../shared/page-head.tsx';
@@ -77,15 +78,16 @@ const placeOf = (tab: TabTable): number => (ORDER.includes(tab.id) ? ORDER.index
 
 const NO_ROWS: Data = { columns: [], rows: [], leftOut: 0 };
 
-const TORCH = 'torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])';
-
-/** Why a tab may be empty although devices worked. */
-const EMPTY: Readonly<Record<string, { readonly reason: string }>> = {
+/** Why a tab may be empty although devices worked, and the lines that record its data. */
+const EMPTY: Readonly<Record<string, { readonly reason: string; readonly hints: readonly RecordingHint[] }>> = {
   delays: {
     reason: 'the file does not link launches on the host to kernels on the device',
+    hints: LAUNCH_HINTS,
   },
+  // What recorded the kernels records copies.
   copies: {
     reason: 'no copies to, from or within a device were recorded in this range',
+    hints: [],
   },
 };
 
@@ -123,7 +125,7 @@ export default function KernelsPage(page: PageProps): JSX.Element {
     if (tab.id === 'rows') return <KernelTable page={page} table={tab.table} />;
     const missing = tab.table.rows.length === 0 ? EMPTY[tab.id] : undefined;
     if (missing === undefined) return undefined;
-    return <NotRecorded missing={{ ...missing, fix: run.kinds.includes('PyTorch') ? TORCH : '' }} />;
+    return <NotRecorded missing={{ reason: missing.reason, fix: hintOf(run, missing.hints) }} />;
   };
   return (
     <div class="ss-page-frame">

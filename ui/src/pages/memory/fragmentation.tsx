@@ -4,20 +4,21 @@ import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { formatBytes } from '../../base/format.ts';
 import type { Theme } from '../../base/theme.ts';
+import { RESERVED_MEMORY_HINTS } from '../../model/generated.ts';
 import { type MemoryCurve, unusedOf, unusedTable } from '../../model/memory.ts';
 import { type Report, sectionOf } from '../../model/report.ts';
+import { codeIn } from '../../model/sentence.ts';
+import { hintOf } from '../../model/tools.ts';
 import { Figure } from '../../widgets/figure.tsx';
 import { LineChart } from '../../widgets/line-chart.tsx';
 import { ReportTable } from '../../widgets/report-table.tsx';
 import { eventLinkOf } from '../shared/links.tsx';
 import { NotRecorded, type PageProps } from '../shared/report.tsx';
 
-/** Option with which PyTorch records it; XLA and TensorFlow always record it, for devices only. */
-const TORCH = 'torch.profiler.profile(profile_memory=True)  # with tensors on a GPU';
-
-const missingOf = (kinds: readonly string[]) => ({
+/** Returns why there is no fragmentation; without the line that records it if a note of the page has one. */
+const missingOf = (run: PageProps['run'], { notes }: Report) => ({
   reason: 'no allocator of this run reports reserved memory: allocators on the CPU take what they need and return it',
-  fix: kinds.includes('PyTorch') ? TORCH : '',
+  fix: notes.some((note) => codeIn(note) !== undefined) ? '' : hintOf(run, RESERVED_MEMORY_HINTS),
 });
 
 export function Fragmentation({
@@ -42,7 +43,7 @@ export function Fragmentation({
     [unused],
   );
   const table = useMemo(() => (curve === undefined ? undefined : unusedTable(curve)), [curve]);
-  if (section === undefined || section.rows.length === 0) return <NotRecorded missing={missingOf(page.run.kinds)} />;
+  if (section === undefined || section.rows.length === 0) return <NotRecorded missing={missingOf(page.run, report)} />;
   const shared = { eventLink: eventLinkOf(page.store, page.run), plain: true, fit: true };
   return (
     <div class="ss-fragmentation">
