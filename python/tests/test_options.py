@@ -194,12 +194,30 @@ class Options(unittest.TestCase):
             advanced.update(profile_subprocess=True)
         with self.assertRaisesRegex(ValueError, "did you mean 'TRACE_COMPUTE'"):
             advanced["tpu_trace_mode"] = "TRACE_COMPUT"
-        with self.assertRaises(ValueError):
-            advanced["gpu_pm_sample_buffer_size_per_gpu_mb"] = 4097
-        for key, value in ((3, 1), ("profile_subprocesses", 1), ("max_trace_buffers", True)):
+        for key, value, says in (
+            ("gpu_pm_sample_buffer_size_per_gpu_mb", 4097, "1 to 4096, not 4097"),
+            ("max_trace_buffers", 0, "1 to 4294967295, not 0"),
+            ("gpu_max_callback_api_events", -1, "0 or more, not -1"),
+            ("tpu_power_trace_level", 3, "0 to 2, not 3"),
+            ("tpu_power_trace_level", "POWER_TRACE_SP", "did you mean 'POWER_TRACE_SPI'"),
+            ("tpu_watched_sync_flag_mask", "1,x", "'x' is not an integer from 0 to 4294967295"),
+            ("tpu_watched_sync_flag_mask", "1,4294967296", "'4294967296' is not an integer"),
+        ):
+            with self.assertRaisesRegex(ValueError, says):
+                advanced[key] = value
+        for key, value in (
+            (3, 1),
+            ("profile_subprocesses", 1),
+            ("max_trace_buffers", True),
+            ("tpu_sc_dma", "on"),
+        ):
             with self.assertRaises(TypeError):
                 advanced[key] = value
         self.assertEqual(len(advanced), 3)
+        for value in ("POWER_TRACE_SPI", 2):
+            advanced["tpu_power_trace_level"] = value
+        for value in ("1, 2", "3", 3):
+            advanced["tpu_watched_sync_flag_mask"] = value
 
     def test_copies_of_options_are_independent(self):
         options = ProfileOptions(host_tracer_level=3, advanced_configuration={"max_trace_buffers": 2})

@@ -1,7 +1,8 @@
 //! `cargo xtask gen`: files that are generated from other files and committed.
 //!
 //! The messages of `proto/`, so that building stepscope needs no protobuf compiler; and the reports,
-//! pages and endpoints that the viewer and the Python package know, from the registries in Rust.
+//! pages, endpoints and profiler options that the viewer and the Python package know, from the
+//! registries in Rust.
 
 use std::path::{Path, PathBuf};
 

@@ -8,11 +8,13 @@ pub mod client;
 pub mod proto;
 pub mod server;
 
+mod advanced_options;
 mod atomic_file;
 mod headers;
 mod perfetto_file;
 
 pub use address::Address;
+pub use advanced_options::{ADVANCED_OPTIONS, AdvancedValues};
 pub use client::{
     CaptureControl, CaptureError, CaptureEvent, CaptureFailure, CaptureReport, CaptureRequest,
     CaptureStage, Captured, HostClock, HostReport, Interval, OptionValue, capture, capture_with,

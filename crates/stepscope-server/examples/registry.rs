@@ -1,4 +1,4 @@
-//! Writes what the viewer, the Python package and the documentation know of reports, pages and endpoints.
+//! Writes what the viewer, the Python package and the documentation know of reports, pages, endpoints and options.
 //!
 //! `cargo xtask gen` runs it: `registry FOLDER` writes `generated.ts`, `_generated.py` and `report-columns.md`.
 
@@ -17,6 +17,7 @@ use stepscope_analysis::run_profile::RUNS_AHEAD;
 use stepscope_analysis::steps::bucket::StepBucket;
 use stepscope_engine::open_path;
 use stepscope_model::{ReadContext, SliceKind};
+use stepscope_remote::{ADVANCED_OPTIONS, AdvancedValues};
 use stepscope_report::hints::{Lack, framework_hints};
 use stepscope_report::peer_profiler::PeerProfiler;
 use stepscope_report::report::{Report, Unit};
@@ -526,10 +527,16 @@ fn view(parameters: &[(&'static str, &'static str)]) -> Literal {
 
 fn python() -> String {
     let mut out = format!(
-        "# {MADE_BY}\n# from reports.rs of stepscope-report.\n\"\"\"Reports: name, title, question, and groupings of the rows.\"\"\"\n\n\
-         from __future__ import annotations\n\n\
-         REPORT_KINDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (\n"
+        "# {MADE_BY}\n# from reports.rs of stepscope-report and advanced_options.rs of stepscope-remote.\n\
+         \"\"\"Reports, and options of profilers.\"\"\"\n\nfrom __future__ import annotations\n"
     );
+    python_reports(&mut out);
+    python_options(&mut out);
+    out
+}
+
+fn python_reports(out: &mut String) {
+    out.push_str("\nREPORT_KINDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (\n");
     for kind in KINDS {
         out.push_str("    (\n");
         for text in [kind.name, kind.title, kind.question] {
@@ -540,13 +547,51 @@ fn python() -> String {
         } else if let [only] = kind.by {
             let _ = writeln!(out, "        (\"{only}\",),");
         } else {
-            out.push_str("        (\n");
-            for by in kind.by {
-                let _ = writeln!(out, "            \"{by}\",");
-            }
-            out.push_str("        ),\n");
+            python_texts(out, kind.by);
         }
         out.push_str("    ),\n");
     }
-    out + ")\n"
+    out.push_str(")\n\"\"\"Reports: name, title, question, and groupings of the rows.\"\"\"\n");
+}
+
+/// Writes several texts as a tuple in a tuple, a line each.
+fn python_texts(out: &mut String, texts: &[&str]) {
+    out.push_str("        (\n");
+    for text in texts {
+        let _ = writeln!(out, "            \"{text}\",");
+    }
+    out.push_str("        ),\n");
+}
+
+fn python_options(out: &mut String) {
+    out.push_str(
+        "\nADVANCED_OPTIONS: dict[str, tuple[tuple[type, ...], tuple[int, int] | None, tuple[str, ...]]] = {\n",
+    );
+    for (key, values) in ADVANCED_OPTIONS {
+        let (types, limits, words): (&str, Option<(i64, i64)>, &[&str]) = match *values {
+            AdvancedValues::Bool => ("(bool,)", None, &[]),
+            AdvancedValues::Int(least, most) => ("(int,)", Some((least, most)), &[]),
+            AdvancedValues::Ints(least, most) => ("(int, str)", Some((least, most)), &[]),
+            AdvancedValues::Text => ("(str,)", None, &[]),
+            AdvancedValues::OneOf(words) => ("(str,)", None, words),
+            AdvancedValues::OneOfOrNumber(words) => {
+                ("(int, str)", Some((0, words.len() as i64 - 1)), words)
+            }
+        };
+        let limits = limits.map_or_else(
+            || "None".to_owned(),
+            |(least, most)| format!("({least}, {most})"),
+        );
+        if words.is_empty() {
+            let _ = writeln!(out, "    \"{key}\": ({types}, {limits}, ()),");
+        } else {
+            let _ = writeln!(out, "    \"{key}\": (\n        {types},\n        {limits},");
+            python_texts(out, words);
+            out.push_str("    ),\n");
+        }
+    }
+    out.push_str(
+        "}\n\"\"\"Keys of `advanced_configuration`: types, limits of integers, and valid words.\n\n\
+         A text of a key with limits and without words is a list of integers, separated by commas.\n\"\"\"\n",
+    );
 }

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepscope._errors import OptionNameError, OptionTypeError, OptionValueError, ServerError
+from stepscope._generated import ADVANCED_OPTIONS
 from stepscope._suggest import nearest
 
 if TYPE_CHECKING:
@@ -59,54 +60,7 @@ _MIRRORS = ("nvtx", "itt")
 
 _AT_LIMIT = ("keep_latest", "stop")
 
-_TPU_MODES = ("TRACE_ONLY_HOST", "TRACE_ONLY_XLA", "TRACE_COMPUTE", "TRACE_COMPUTE_AND_SYNC")
-
-# What each key of `advanced_configuration` takes: the types, and the values or the most where known.
-_ADVANCED: dict[str, tuple[type, ...]] = {
-    "tpu_trace_mode": (str,),
-    "tpu_num_sparse_cores_to_trace": (int,),
-    "tpu_num_sparse_core_tiles_to_trace": (int,),
-    "tpu_num_chips_to_profile_per_task": (int,),
-    "tpu_perf_counters": (bool,),
-    "tpu_power_trace_level": (int, str),
-    "tpu_e2e_enable_fw_throttle_event": (bool,),
-    "tpu_e2e_enable_fw_power_level_event": (bool,),
-    "tpu_e2e_enable_fw_thermal_event": (bool,),
-    "tpu_tracemark_lower": (int,),
-    "tpu_tracemark_upper": (int,),
-    "tpu_enable_periodic_counter_sampling": (bool,),
-    "tpu_tc_perf_counter_sampling_options": (str,),
-    "tpu_scs_perf_counter_sampling_options": (str,),
-    "tpu_sctc_perf_counter_sampling_options": (str,),
-    "tpu_sctd_perf_counter_sampling_options": (str,),
-    "tpu_cmn_perf_counter_sampling_options": (str,),
-    "tpu_icr_perf_counter_sampling_options": (str,),
-    "tpu_circular_buffer_tracing": (bool,),
-    "tpu_watched_sync_flag_number": (int, str),
-    "tpu_watched_sync_flag_mask": (int, str),
-    "tpu_sc_dma": (bool, int, str),
-    "tpu_cpu_perf_counter_profile_events": (str,),
-    "max_trace_buffers": (int,),
-    "enable_continuous_profiling": (bool,),
-    "profile_subprocesses": (bool,),
-    "gpu_max_callback_api_events": (int,),
-    "gpu_max_activity_api_events": (int,),
-    "gpu_max_annotation_strings": (int,),
-    "gpu_enable_nvtx_tracking": (bool,),
-    "gpu_enable_cupti_activity_graph_trace": (bool,),
-    "gpu_pm_sample_counters": (str,),
-    "gpu_pm_sample_interval_us": (int,),
-    "gpu_pm_sample_buffer_size_per_gpu_mb": (int,),
-    "gpu_num_chips_to_profile_per_task": (int,),
-    "gpu_dump_graph_node_mapping": (bool,),
-    # Of servers of ours alone.
-    "python_sampling_hz": (int,),
-}
-_ADVANCED_MOST = {
-    "python_sampling_hz": 10_000,
-    "gpu_pm_sample_buffer_size_per_gpu_mb": 4096,
-    "tpu_power_trace_level": 2,
-}
+_INTEGER = re.compile("[+-]?[0-9]{1,100}")
 
 
 def _unknown(what: str, name: object, known: Iterable[str]) -> OptionNameError:
@@ -117,10 +71,14 @@ def _shown(kinds: tuple[type, ...]) -> str:
     return " or ".join(kind.__name__ for kind in kinds)
 
 
+def _range_text(low: int, high: int) -> str:
+    return f"{low} or more" if high == INT64_MAX else f"{low} to {high}"
+
+
 class AdvancedConfiguration(dict[str, "bool | int | str"]):
     """Options of single platforms; setting an unknown key is an error."""
 
-    KEYS = tuple(_ADVANCED)
+    KEYS = tuple(ADVANCED_OPTIONS)
     """Valid keys."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -150,22 +108,36 @@ class AdvancedConfiguration(dict[str, "bool | int | str"]):
         if not isinstance(key, str):
             message = f"cannot set advanced_configuration: keys must be str, not {type(key).__name__}"
             raise OptionTypeError(message)
-        kinds = _ADVANCED.get(key)
-        if kinds is None:
-            raise _unknown("advanced option", key, list(_ADVANCED))  # noqa: EM101, TRY003
+        option = ADVANCED_OPTIONS.get(key)
+        if option is None:
+            raise _unknown("advanced option", key, ADVANCED_OPTIONS)  # noqa: EM101, TRY003
+        kinds, limits, words = option
         right = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
         if not right or not isinstance(value, (bool, int, str)):
             message = f"cannot set {key}: it must be {_shown(kinds)}, not {type(value).__name__} ({value!r})"
             raise OptionTypeError(message)
-        if key == "tpu_trace_mode" and value not in _TPU_MODES:
-            hint = nearest(value, _TPU_MODES)
-            message = f"cannot set tpu_trace_mode: there is no mode {value!r}\nhelp: {hint}"
-            raise OptionValueError(message)
-        most = _ADVANCED_MOST.get(key, INT64_MAX)
-        if isinstance(value, int) and not 0 <= value <= most:
-            message = f"cannot set {key}: it must be 0 to {most}, not {value}"
+        if isinstance(value, str):
+            _check_text(key, value, limits, words)
+        elif limits is not None and not limits[0] <= value <= limits[1]:
+            message = f"cannot set {key}: it must be {_range_text(*limits)}, not {value}"
             raise OptionValueError(message)
         return value
+
+
+def _check_text(key: str, text: str, limits: tuple[int, int] | None, words: tuple[str, ...]) -> None:
+    """Check a text value: one of the words, or integers separated by commas, as the option asks for."""
+    if words:
+        if text not in words:
+            message = f"cannot set {key}: there is no value {text!r}\nhelp: {nearest(text, words)}"
+            raise OptionValueError(message)
+    elif limits is not None:
+        for part in text.split(","):
+            if not _INTEGER.fullmatch(part.strip()) or not limits[0] <= int(part) <= limits[1]:
+                message = (
+                    f"cannot set {key}: {part!r} is not an integer from {_range_text(*limits)}\n"
+                    "help: give an int, or a str of integers separated by commas"
+                )
+                raise OptionValueError(message)
 
 
 class ProfileOptions:
@@ -375,8 +347,7 @@ def _checked(name: str, field: _Field, value: object) -> Any:
         else:
             number = value
         if not field.low <= number <= field.high:
-            most = f" to {field.high}" if field.high != INT64_MAX else " or more"
-            message = f"cannot set {name}: it must be {field.low}{most}, not {number}"
+            message = f"cannot set {name}: it must be {_range_text(field.low, field.high)}, not {number}"
             raise OptionValueError(message)
         return number
     if not isinstance(value, field.kind):

@@ -1,93 +1,22 @@
 //! `ProfileOptions.advanced_configuration`: known keys and their values.
 //!
 //! Stock servers on CPU accept any key, so they do not report a typo. This server knows the type
-//! and range of each key. It also checks keys for absent devices and then ignores them: one set of
-//! options works for programs on different devices.
+//! and range of each key ([`ADVANCED_OPTIONS`]). It also checks keys for absent devices and then
+//! ignores them: one set of options works for programs on different devices.
 
 use std::collections::BTreeMap;
 
 use stepscope_model::spelling::nearest;
 
+use crate::advanced_options::{ADVANCED_OPTIONS, AdvancedValues};
 use crate::client::OptionValue;
 use crate::proto::profile_options::AdvancedConfigValue;
 use crate::proto::profile_options::advanced_config_value::Value;
 
-/// Valid values of a key.
-#[derive(Clone, Copy, Debug)]
-enum Takes {
-    /// True or false; 0 and 1 count.
-    Bool,
-    /// An integer from the first to the second value, inclusive.
-    Int(i64, i64),
-    /// One of these words.
-    OneOf(&'static [&'static str]),
-    /// One of these words, or its number from 0.
-    OneOfOrNumber(&'static [&'static str]),
-    /// A text.
-    Text,
-    /// An integer from the first to the second value, or a text of several separated by commas.
-    Ints(i64, i64),
-}
-
-const ANY: i64 = i64::MAX;
-const U32: i64 = u32::MAX as i64;
-
-/// Every key, sorted.
-const KEYS: &[(&str, Takes)] = &[
-    ("enable_continuous_profiling", Takes::Bool),
-    ("gpu_dump_graph_node_mapping", Takes::Bool),
-    ("gpu_enable_cupti_activity_graph_trace", Takes::Bool),
-    ("gpu_enable_nvtx_tracking", Takes::Bool),
-    ("gpu_max_activity_api_events", Takes::Int(0, ANY)),
-    ("gpu_max_annotation_strings", Takes::Int(0, ANY)),
-    ("gpu_max_callback_api_events", Takes::Int(0, ANY)),
-    ("gpu_num_chips_to_profile_per_task", Takes::Int(0, 1_024)),
-    ("gpu_pm_sample_buffer_size_per_gpu_mb", Takes::Int(1, 4_096)),
-    ("gpu_pm_sample_counters", Takes::Text),
-    ("gpu_pm_sample_interval_us", Takes::Int(1, 1_000_000_000)),
-    ("max_trace_buffers", Takes::Int(1, U32)),
-    ("profile_subprocesses", Takes::Bool),
-    ("python_sampling_hz", Takes::Int(0, 10_000)),
-    ("tpu_circular_buffer_tracing", Takes::Bool),
-    ("tpu_cmn_perf_counter_sampling_options", Takes::Text),
-    ("tpu_cpu_perf_counter_profile_events", Takes::Text),
-    ("tpu_e2e_enable_fw_power_level_event", Takes::Bool),
-    ("tpu_e2e_enable_fw_thermal_event", Takes::Bool),
-    ("tpu_e2e_enable_fw_throttle_event", Takes::Bool),
-    ("tpu_enable_periodic_counter_sampling", Takes::Bool),
-    ("tpu_icr_perf_counter_sampling_options", Takes::Text),
-    ("tpu_num_chips_to_profile_per_task", Takes::Int(0, 1_024)),
-    ("tpu_num_sparse_core_tiles_to_trace", Takes::Int(0, 1_024)),
-    ("tpu_num_sparse_cores_to_trace", Takes::Int(0, 1_024)),
-    ("tpu_perf_counters", Takes::Bool),
-    (
-        "tpu_power_trace_level",
-        Takes::OneOfOrNumber(&["POWER_TRACE_NONE", "POWER_TRACE_NORMAL", "POWER_TRACE_SPI"]),
-    ),
-    ("tpu_sc_dma", Takes::Bool),
-    ("tpu_scs_perf_counter_sampling_options", Takes::Text),
-    ("tpu_sctc_perf_counter_sampling_options", Takes::Text),
-    ("tpu_sctd_perf_counter_sampling_options", Takes::Text),
-    ("tpu_tc_perf_counter_sampling_options", Takes::Text),
-    (
-        "tpu_trace_mode",
-        Takes::OneOf(&[
-            "TRACE_ONLY_HOST",
-            "TRACE_ONLY_XLA",
-            "TRACE_COMPUTE",
-            "TRACE_COMPUTE_AND_SYNC",
-        ]),
-    ),
-    ("tpu_tracemark_lower", Takes::Int(0, U32)),
-    ("tpu_tracemark_upper", Takes::Int(0, U32)),
-    ("tpu_watched_sync_flag_mask", Takes::Ints(0, U32)),
-    ("tpu_watched_sync_flag_number", Takes::Ints(0, U32)),
-];
-
 /// Checks every key and value. The error names the key, the cause and the valid values.
 pub(super) fn check(given: &BTreeMap<String, AdvancedConfigValue>) -> Result<(), String> {
     for (key, value) in given {
-        let Some((_, takes)) = KEYS.iter().find(|(known, _)| known == key) else {
+        let Some((_, takes)) = ADVANCED_OPTIONS.iter().find(|(known, _)| known == key) else {
             return Err(unknown(key));
         };
         let Some(value) = &value.value else {
@@ -105,9 +34,9 @@ pub(super) fn check(given: &BTreeMap<String, AdvancedConfigValue>) -> Result<(),
 /// Returns every key and its value. Call [`check`] first.
 pub(super) fn values(given: &BTreeMap<String, AdvancedConfigValue>) -> Vec<(String, OptionValue)> {
     let values = given.iter().filter_map(|(key, value)| {
-        let is_flag = KEYS
+        let is_flag = ADVANCED_OPTIONS
             .iter()
-            .any(|(known, takes)| known == key && matches!(takes, Takes::Bool));
+            .any(|(known, takes)| known == key && matches!(takes, AdvancedValues::Bool));
         let value = match value.value.as_ref()? {
             Value::StringValue(text) => OptionValue::Text(text.clone()),
             Value::BoolValue(truth) => OptionValue::Bool(*truth),
@@ -128,7 +57,7 @@ pub(super) fn number(given: &BTreeMap<String, AdvancedConfigValue>, key: &str) -
 }
 
 fn unknown(key: &str) -> String {
-    let nearest = nearest(key, KEYS.iter().map(|(known, _)| *known));
+    let nearest = nearest(key, ADVANCED_OPTIONS.iter().map(|(known, _)| *known));
     let key = cut(key);
     let help = nearest.map_or_else(
         || "remove the key".to_owned(),
@@ -137,23 +66,28 @@ fn unknown(key: &str) -> String {
     format!("cannot use advanced_configuration {key:?}: there is no such key\nhelp: {help}")
 }
 
-fn accepts(takes: Takes, value: &Value) -> bool {
+fn accepts(takes: AdvancedValues, value: &Value) -> bool {
     let within = |number: i64, least: i64, most: i64| (least..=most).contains(&number);
     match (takes, value) {
-        (Takes::Bool, Value::BoolValue(_)) | (Takes::Text, Value::StringValue(_)) => true,
-        (Takes::Bool, Value::Int64Value(number)) => within(*number, 0, 1),
-        (Takes::Int(least, most) | Takes::Ints(least, most), Value::Int64Value(number)) => {
-            within(*number, least, most)
+        (AdvancedValues::Bool, Value::BoolValue(_))
+        | (AdvancedValues::Text, Value::StringValue(_)) => true,
+        (AdvancedValues::Bool, Value::Int64Value(number)) => within(*number, 0, 1),
+        (
+            AdvancedValues::Int(least, most) | AdvancedValues::Ints(least, most),
+            Value::Int64Value(number),
+        ) => within(*number, least, most),
+        (AdvancedValues::Ints(least, most), Value::StringValue(text)) => {
+            text.split(',').all(|part| {
+                part.trim()
+                    .parse()
+                    .is_ok_and(|number| within(number, least, most))
+            })
         }
-        (Takes::Ints(least, most), Value::StringValue(text)) => text.split(',').all(|part| {
-            part.trim()
-                .parse()
-                .is_ok_and(|number| within(number, least, most))
-        }),
-        (Takes::OneOf(words) | Takes::OneOfOrNumber(words), Value::StringValue(text)) => {
-            words.contains(&text.as_str())
-        }
-        (Takes::OneOfOrNumber(words), Value::Int64Value(number)) => {
+        (
+            AdvancedValues::OneOf(words) | AdvancedValues::OneOfOrNumber(words),
+            Value::StringValue(text),
+        ) => words.contains(&text.as_str()),
+        (AdvancedValues::OneOfOrNumber(words), Value::Int64Value(number)) => {
             usize::try_from(*number).is_ok_and(|number| number < words.len())
         }
         _ => false,
@@ -161,22 +95,24 @@ fn accepts(takes: Takes, value: &Value) -> bool {
 }
 
 /// Describes a value that [`accepts`] refuses.
-fn wrong_value(key: &str, takes: Takes, value: &Value) -> String {
+fn wrong_value(key: &str, takes: AdvancedValues, value: &Value) -> String {
     let expected = match takes {
-        Takes::Bool => "true or false".to_owned(),
-        Takes::Int(0, ANY) => "a whole number from 0".to_owned(),
-        Takes::Int(least, most) => format!("a whole number from {least} to {most}"),
-        Takes::Ints(least, most) => {
+        AdvancedValues::Bool => "true or false".to_owned(),
+        AdvancedValues::Int(0, i64::MAX) => "a whole number from 0".to_owned(),
+        AdvancedValues::Int(least, most) => format!("a whole number from {least} to {most}"),
+        AdvancedValues::Ints(least, most) => {
             format!("whole numbers from {least} to {most}, with commas between them")
         }
-        Takes::Text => "a text".to_owned(),
-        Takes::OneOf(words) => format!("one of {}", words.join(", ")),
-        Takes::OneOfOrNumber(words) => {
+        AdvancedValues::Text => "a text".to_owned(),
+        AdvancedValues::OneOf(words) => format!("one of {}", words.join(", ")),
+        AdvancedValues::OneOfOrNumber(words) => {
             format!("one of {}, or 0 to {}", words.join(", "), words.len() - 1)
         }
     };
     let nearest = match (takes, value) {
-        (Takes::OneOf(words), Value::StringValue(text)) => nearest(text, words.iter().copied()),
+        (AdvancedValues::OneOf(words), Value::StringValue(text)) => {
+            nearest(text, words.iter().copied())
+        }
         _ => None,
     };
     let help = nearest.map_or_else(
@@ -298,10 +234,5 @@ mod tests {
             OptionValue::Bool(false),
         ];
         assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn keys_are_sorted_and_distinct() {
-        assert!(KEYS.windows(2).all(|pair| pair[0].0 < pair[1].0));
     }
 }
