@@ -61,13 +61,9 @@ fn usage(text: impl std::fmt::Display) -> DataFusionError {
 
 /// Returns the error of a report with its own advice; without one, with that of [`usage`].
 fn refused(error: &ReportError) -> DataFusionError {
-    let text = error.to_string();
-    if text.contains("\nhelp: ") {
-        DataFusionError::Plan(text)
-    } else if text.starts_with("cannot ") {
-        usage(text)
-    } else {
-        usage(format!("cannot make the report: {text}"))
+    match error.help() {
+        Some(_) => DataFusionError::Plan(error.to_string()),
+        None => usage(error.cause()),
     }
 }
 

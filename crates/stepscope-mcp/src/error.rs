@@ -84,16 +84,8 @@ impl From<EngineError> for ToolError {
 
 impl From<ReportError> for ToolError {
     fn from(error: ReportError) -> Self {
-        let text = error.to_string();
-        let text = if text.starts_with("cannot ") {
-            text
-        } else {
-            format!("cannot make the report: {text}")
-        };
-        split(
-            &text,
-            "the description of the tool 'report' lists kinds and groupings",
-        )
+        let usual = || "the description of the tool 'report' lists kinds and groupings".to_owned();
+        Self::new(error.cause(), error.help().unwrap_or_else(usual))
     }
 }
 

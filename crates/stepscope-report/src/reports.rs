@@ -8,6 +8,7 @@ mod compilations;
 mod cprofile;
 mod critical_path;
 mod environment;
+mod error;
 mod findings;
 mod hlo;
 mod idle;
@@ -24,6 +25,8 @@ mod steps;
 mod torch_table;
 
 use std::ops::Range;
+
+pub use error::ReportError;
 
 use stepscope_model::spelling::nearest;
 use stepscope_model::{Cancelled, Profile, ProfileKind, Time};
@@ -160,7 +163,7 @@ impl Kind {
             });
         }
         if let Err((text, error)) = critical_path::scenarios(options) {
-            return Err(ReportError::WhatIf(critical_path::mistake(&text, &error)));
+            return Err(critical_path::mistake(&text, &error));
         }
         match &options.by {
             Some(by) if !self.by.contains(&by.as_str()) => Err(ReportError::UnknownBy {
@@ -352,129 +355,6 @@ pub const KINDS: &[Kind] = &[
         make: pprof::make,
     },
 ];
-
-/// Why a report was not made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReportError {
-    /// No report has this name.
-    UnknownKind {
-        /// The requested name.
-        asked: String,
-        /// The most similar name.
-        nearest: Option<&'static str>,
-    },
-    /// The report has no such row type.
-    UnknownBy {
-        /// The requested row type.
-        asked: String,
-        /// Name of the report.
-        kind: &'static str,
-        /// The valid row types.
-        known: &'static [&'static str],
-    },
-    /// The report does not take an option.
-    UnknownOption {
-        /// Name of the option.
-        option: &'static str,
-        /// Name of the report.
-        kind: &'static str,
-        /// The reports that take it.
-        kinds: &'static [&'static str],
-    },
-    /// The report has no figures of a profiler.
-    NoPeerFigures {
-        /// The requested profiler.
-        profiler: PeerProfiler,
-        /// Name of the report.
-        kind: &'static str,
-    },
-    /// A what-if scenario cannot be read: the whole message, with the position of the mistake.
-    WhatIf(String),
-    /// The run has no such compiled program.
-    UnknownModule {
-        /// The requested program.
-        asked: String,
-        /// The most similar name.
-        nearest: Option<String>,
-    },
-    /// The request was cancelled.
-    Cancelled,
-    /// The trace's cache image is damaged and cannot be rebuilt.
-    Damaged,
-}
-
-impl From<Cancelled> for ReportError {
-    fn from(_: Cancelled) -> Self {
-        Self::Cancelled
-    }
-}
-
-impl std::fmt::Display for ReportError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::UnknownKind { asked, nearest } => {
-                write!(
-                    f,
-                    "cannot make report '{asked}': there is no such report\nhelp: "
-                )?;
-                match nearest {
-                    Some(nearest) => write!(f, "did you mean '{nearest}'?"),
-                    None => write!(f, "use one of {}", names().join(", ")),
-                }
-            }
-            Self::UnknownBy {
-                asked,
-                kind,
-                known: [],
-            } => {
-                write!(
-                    f,
-                    "cannot make report '{kind}' by '{asked}': its rows have no groupings\nhelp: leave out the grouping"
-                )
-            }
-            Self::UnknownBy { asked, kind, known } => {
-                write!(
-                    f,
-                    "cannot make report '{kind}' by '{asked}': it has no such rows\nhelp: use one of {}",
-                    known.join(", ")
-                )
-            }
-            Self::UnknownOption {
-                option,
-                kind,
-                kinds,
-            } => write!(
-                f,
-                "cannot limit report '{kind}' by {option}: only these take it: {}",
-                kinds.join(", ")
-            ),
-            Self::NoPeerFigures { profiler, kind } => write!(
-                f,
-                "cannot add the figures of {} to report '{kind}': it has none\nhelp: use one of these reports: {}",
-                profiler.title(),
-                profiler.reports().join(", ")
-            ),
-            Self::WhatIf(message) => f.write_str(message),
-            Self::UnknownModule { asked, nearest } => {
-                write!(
-                    f,
-                    "cannot report on module '{asked}': the run has no such compiled program\nhelp: "
-                )?;
-                match nearest {
-                    Some(nearest) => write!(f, "did you mean '{nearest}'?"),
-                    None => f.write_str("report 'hlo-cost' lists them"),
-                }
-            }
-            Self::Cancelled => f.write_str("cancelled"),
-            Self::Damaged => f.write_str(
-                "cannot make the report: the cached import of this run is damaged, and its files \
-                 cannot be read again",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ReportError {}
 
 /// Returns the names of all reports.
 pub fn names() -> Vec<&'static str> {

@@ -137,7 +137,6 @@ impl Problem {
             detail,
         )
         .at("kind")
-        .advised()
     }
 
     /// No track has this id.
@@ -429,6 +428,13 @@ impl Problem {
     #[must_use]
     fn hint(mut self, hint: &str) -> Self {
         self.hint = Some(hint.to_owned());
+        self
+    }
+
+    /// Sets the hint, or removes it.
+    #[must_use]
+    pub(crate) fn with_hint(mut self, hint: Option<String>) -> Self {
+        self.hint = hint;
         self
     }
 

@@ -11,7 +11,7 @@ use crate::report::{
     Cell, Column, Link, Report, SentencePart, Table, Unit, count, duration, in_sentence,
     number_format, run_start, sentence, share, short_symbol_name, since_start_ns,
 };
-use crate::reports::Options;
+use crate::reports::{Options, ReportError};
 use stepscope_analysis::critical_path::graph::{EdgeConfidence, LagKind};
 use stepscope_analysis::critical_path::groups::{PathGroup, PathGrouping, PathKey, segments_named};
 use stepscope_analysis::critical_path::path::PathKind;
@@ -55,8 +55,15 @@ pub(super) fn scenarios(options: &Options) -> Result<Vec<Scenario>, (String, Spe
     Ok(found)
 }
 
-/// Describes a mistake in a scenario: the cause, and a line of help.
-pub(super) fn mistake(text: &str, error: &SpecError) -> String {
+/// Describes a mistake in a scenario.
+pub(super) fn mistake(text: &str, error: &SpecError) -> ReportError {
+    let what_if = |cause: &str, help: String| ReportError::WhatIf {
+        cause: format!(
+            "cannot read what-if '{text}' at position {}: {cause}",
+            error.position
+        ),
+        help,
+    };
     let (cause, help) = match error.cause {
         SpecCause::NoChange => (
             "no change follows",
@@ -81,11 +88,8 @@ pub(super) fn mistake(text: &str, error: &SpecError) -> String {
                 .iter()
                 .map(|name| name.split(',').next().unwrap_or(name))
                 .collect();
-            return format!(
-                "cannot read what-if '{text}' at position {}: the class is unknown\nhelp: use one of {}",
-                error.position,
-                names.join(", ")
-            );
+            let help = format!("use one of {}", names.join(", "));
+            return what_if("the class is unknown", help);
         }
         SpecCause::Unsupported => (
             "the selector does not support this change",
@@ -93,15 +97,13 @@ pub(super) fn mistake(text: &str, error: &SpecError) -> String {
         ),
         SpecCause::Preset => {
             let names = PRESETS.map(|preset| preset.name).join(", ");
-            return format!(
-                "cannot apply preset '{text}': it is unknown\nhelp: use one of {names}"
-            );
+            return ReportError::WhatIf {
+                cause: format!("cannot apply preset '{text}': it is unknown"),
+                help: format!("use one of {names}"),
+            };
         }
     };
-    format!(
-        "cannot read what-if '{text}' at position {}: {cause}\nhelp: {help}",
-        error.position
-    )
+    what_if(cause, help.to_owned())
 }
 
 fn grouping(by: Option<&str>) -> Option<PathGrouping> {

@@ -71,27 +71,25 @@ async fn answer(state: &Arc<State>, request: RunRequest, kind: String) -> Respon
         let options = options(view, params, &kind)?;
         match view.run.report(&kind, &options, cancel) {
             Ok(report) => Ok(Json(ReportAnswer(report))),
-            Err(ReportError::Cancelled) => Err(stepscope_model::Cancelled.into()),
-            Err(error @ ReportError::UnknownKind { .. }) => {
-                Err(Problem::no_such_report(error.to_string()))
-            }
-            Err(ReportError::Damaged) => Err(Problem::damaged_import()),
-            Err(error @ ReportError::UnknownModule { .. }) => {
-                Err(Problem::bad_request("module", error.to_string()).advised())
-            }
-            Err(ref error @ ReportError::UnknownOption { option, .. }) => {
-                Err(Problem::bad_request(option, error.to_string()))
-            }
-            Err(error @ ReportError::NoPeerFigures { .. }) => {
-                Err(Problem::bad_request("compat", error.to_string()).advised())
-            }
-            Err(error @ ReportError::WhatIf(_)) => {
-                Err(Problem::bad_request("what_if", error.to_string()).advised())
-            }
-            Err(error) => Err(Problem::bad_request("by", error.to_string()).advised()),
+            Err(error) => Err(refused(&error)),
         }
     })
     .await
+}
+
+/// Returns the problem of a report that was not made, with the parameter that caused it.
+fn refused(error: &ReportError) -> Problem {
+    let problem = match error {
+        ReportError::Cancelled => return stepscope_model::Cancelled.into(),
+        ReportError::Damaged => return Problem::damaged_import(),
+        ReportError::UnknownKind { .. } => Problem::no_such_report(error.cause()),
+        ReportError::UnknownModule { .. } => Problem::bad_request("module", error.cause()),
+        ReportError::UnknownOption { option, .. } => Problem::bad_request(option, error.cause()),
+        ReportError::NoPeerFigures { .. } => Problem::bad_request("compat", error.cause()),
+        ReportError::WhatIf { .. } => Problem::bad_request("what_if", error.cause()),
+        ReportError::UnknownBy { .. } => Problem::bad_request("by", error.cause()),
+    };
+    problem.with_hint(error.help())
 }
 
 /// A cached report as a response.
