@@ -18,6 +18,7 @@ use stepscope_engine::report::peak_options::given_peaks;
 use stepscope_engine::report::peer_profiler::PeerProfiler;
 use stepscope_engine::report::report::{Report, Sentence, run_start};
 use stepscope_engine::report::reports::{self, Options, PEAKS, ReportError};
+use stepscope_engine::report::step_selection::no_such_steps;
 use stepscope_engine::{Engine, EngineError, EngineOptions, Run, RunSummary};
 use stepscope_model::{Dur, Time};
 
@@ -169,7 +170,7 @@ fn range(run: &Run, asked: &args::ReportArgs) -> Result<Option<Range<Time>>, Cli
         let found = range_of(&run.trace, steps, asked.marked_only);
         return found
             .map(Some)
-            .map_err(|error| CliError::failed(error.to_string()));
+            .map_err(|error| CliError::failed(no_such_steps(&error)));
     }
     if asked.from.is_none() && asked.to.is_none() {
         return Ok(None);

@@ -19,6 +19,7 @@ use stepscope_engine::{Engine, Run, find_sql_engine};
 use stepscope_model::{Dur, Time};
 use stepscope_remote::Address;
 use stepscope_report::report::run_start;
+use stepscope_report::step_selection;
 
 use crate::answer::{self, Answer, CHARACTERS, LONGEST_ID, MAX_ROWS, PageRequest, Rendered};
 use crate::args::{Args, Argument, Object, Values};
@@ -310,7 +311,10 @@ pub(crate) fn open(engine: &Engine, id: &str) -> Result<Arc<Run>, ToolError> {
 #[allow(clippy::needless_pass_by_value, reason = "a function for map_err")]
 fn no_such_steps(error: NoSuchSteps) -> ToolError {
     ToolError::new(
-        format!("cannot select steps: {error}"),
+        format!(
+            "cannot select steps: {}",
+            step_selection::no_such_steps(&error)
+        ),
         "call 'report' with kind 'steps' and by 'step' for the numbers",
     )
 }

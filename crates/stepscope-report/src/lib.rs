@@ -5,6 +5,7 @@
 //! lines of code that record missing data. [`tools`] lists the pages of the viewer.
 //! [`availability`] computes which pages and reports have data in a run. [`name_search`] finds names as users search
 //! for them. [`peer_profiler`] names the profilers whose own figures some reports add on request.
+//! [`step_selection`] has the error text of steps that a run does not have.
 //!
 //! **Invariant:** the command line, the HTTP interface and Python print these reports and add
 //! nothing of their own.
@@ -20,4 +21,5 @@ pub mod report;
 pub mod reports;
 pub mod slow_steps;
 mod step_notes;
+pub mod step_selection;
 pub mod tools;

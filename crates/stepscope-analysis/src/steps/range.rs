@@ -1,6 +1,5 @@
 //! Time range of steps that are selected by number.
 
-use std::fmt;
 use std::ops::{Range, RangeInclusive};
 
 use stepscope_model::Time;
@@ -16,28 +15,6 @@ pub struct NoSuchSteps {
     /// The lowest and the highest existing number; `None` when the run has no steps.
     pub available: Option<(i64, i64)>,
 }
-
-impl fmt::Display for NoSuchSteps {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.requested.start(), self.requested.end()) {
-            (from, last) if from == last => write!(to, "no step {from} in this run")?,
-            (from, last) if *last == i64::MAX => {
-                write!(to, "no step from {from} on in this run")?;
-            }
-            (from, last) => write!(to, "none of the steps {from}-{last} in this run")?,
-        }
-        match self.available {
-            Some((low, high)) if low == high => write!(to, ", its only one is {low}"),
-            Some((low, high)) => write!(to, ", it has {low}-{high}"),
-            None => write!(
-                to,
-                ", it has none; 'stepscope report PATH steps' shows how to mark them"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for NoSuchSteps {}
 
 /// Reads step numbers as users write them: `13`, `13-21`, or `13-` for all from 13 on. `None` for anything else, and for
 /// a first number after the last. Numbers may be negative: `-3--1`.

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use stepscope_engine::analysis::run_profile::AnalysisScope;
 use stepscope_engine::analysis::steps::parse_numbers;
+use stepscope_engine::report::step_selection::no_such_steps;
 use stepscope_store::Trace;
 
 use crate::error::CliError;
@@ -56,7 +57,7 @@ impl StepsChoice {
             });
         }
         AnalysisScope::of_steps(trace, self.numbers.clone(), self.rank)
-            .map_err(|error| error.to_string())
+            .map_err(|error| no_such_steps(&error))
     }
 
     /// Returns the choice in words: `rank 3, steps 13-21`.

@@ -13,6 +13,7 @@ use stepscope_engine::analysis::timeline_query::aggregate::{
 };
 use stepscope_engine::analysis::timeline_query::search::{Page, SearchQuery, search as find};
 use stepscope_engine::report::reports::{Options, ReportError, names};
+use stepscope_engine::report::step_selection::no_such_steps;
 use stepscope_model::{Dur, SliceKind, Time, TrackId};
 use stepscope_store::Trace;
 
@@ -105,7 +106,7 @@ pub(super) fn report(
     options.range = match report_range {
         ReportRange::Steps(numbers) => {
             let found = py.detach(|| range_of(&run.trace, numbers, false));
-            Some(found.map_err(|error| exception(py, "QueryError", &error.to_string()))?)
+            Some(found.map_err(|error| exception(py, "QueryError", &no_such_steps(&error)))?)
         }
         ReportRange::Window((None, None)) => None,
         ReportRange::Window(window) => Some(window_of(&run.trace, *window)),

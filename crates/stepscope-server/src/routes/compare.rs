@@ -14,6 +14,7 @@ use stepscope_analysis::run_profile::AnalysisScope;
 use stepscope_analysis::steps::parse_numbers;
 use stepscope_engine::Run;
 use stepscope_report::compare::ComparisonView;
+use stepscope_report::step_selection::no_such_steps;
 
 use crate::params::Params;
 use crate::problem::Problem;
@@ -147,5 +148,5 @@ fn scope(
         text => Some(parse_numbers(text).ok_or_else(wrong)?),
     };
     AnalysisScope::of_steps(&run.trace, numbers, rank.transpose()?)
-        .map_err(|error| Problem::bad_request(name, error.to_string()))
+        .map_err(|error| Problem::bad_request(name, no_such_steps(&error)))
 }
