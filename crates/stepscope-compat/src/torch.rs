@@ -28,4 +28,4 @@ mod whole_number;
 pub use averages::{KeyAverage, KeyAverages, TorchGrouping};
 pub use device::TorchDevice;
 pub use read::{averages, stacks};
-pub use table::{SortBy, TableOptions, TimeUnit, UnknownSort};
+pub use table::{SortBy, TableOptions, TimeUnit};

@@ -80,21 +80,6 @@ pub enum SortBy {
     Key,
 }
 
-/// Error: no such attribute.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownSort(
-    /// The attribute, after torch's renaming.
-    pub String,
-);
-
-impl std::fmt::Display for UnknownSort {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "'FunctionEventAvg' object has no attribute '{}'", self.0)
-    }
-}
-
-impl std::error::Error for UnknownSort {}
-
 impl SortBy {
     /// All attributes by name.
     pub const NAMES: [(&'static str, Self); 13] = [
@@ -113,8 +98,8 @@ impl SortBy {
         ("key", Self::Key),
     ];
 
-    /// Parses the name of an attribute; `cuda`, `xpu` and `privateuse1` mean `device`.
-    pub fn named(name: &str) -> Result<Self, UnknownSort> {
+    /// Parses the name of an attribute; `cuda`, `xpu` and `privateuse1` mean `device`. `None` for an unknown name.
+    pub fn named(name: &str) -> Option<Self> {
         let name = name
             .replace("cuda", "device")
             .replace("xpu", "device")
@@ -123,7 +108,6 @@ impl SortBy {
             .iter()
             .find(|(known, _)| *known == name)
             .map(|(_, by)| *by)
-            .ok_or(UnknownSort(name))
     }
 
     fn compare(self, a: &KeyAverage, b: &KeyAverage) -> Ordering {
