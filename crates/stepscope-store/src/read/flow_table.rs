@@ -50,6 +50,11 @@ impl FlowTable {
         })
     }
 
+    /// Returns all links in order of (from, time of arrival, to).
+    pub(crate) fn edges(&self) -> impl Iterator<Item = FlowEdge> + use<'_> {
+        (0..self.from.len()).filter_map(|index| self.edge(index))
+    }
+
     /// Returns the links that leave the slice, in order of arrival.
     pub(crate) fn leaving(&self, slice: EventId) -> Vec<FlowEdge> {
         let first = self.from.partition_point(|from| *from < slice.0);

@@ -554,6 +554,11 @@ impl Trace {
         arriving.map(move |(to, from)| ((to.0 - first) as usize, from))
     }
 
+    /// Returns all links in the order of the events that they leave, then of time.
+    pub fn flow_edges(&self) -> impl Iterator<Item = FlowEdge> + use<'_> {
+        self.flows.edges()
+    }
+
     /// Returns the links that leave the event, in time order.
     pub fn flows_out(&self, id: EventId) -> Vec<FlowEdge> {
         self.flows.leaving(id)

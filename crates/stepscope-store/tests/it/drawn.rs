@@ -103,14 +103,17 @@ fn flows_link_in_time_order() {
     );
     trace.debug_validate().expect("every invariant holds");
     let mut links = Vec::new();
+    let mut edges = Vec::new();
     for id in (0..trace.event_count()).map(stepscope_store::EventId) {
         for edge in trace.flows_out(id) {
             let name = |id| trace.event(id).map_or("", |event| trace.name(event.name));
             links.push(format!("{} -> {}", name(edge.from), name(edge.to)));
+            edges.push(edge);
         }
     }
     links.sort();
     assert_eq!(links, ["a -> x", "b -> y", "b -> z"]);
+    assert_eq!(trace.flow_edges().collect::<Vec<_>>(), edges);
     assert_eq!(trace.flow_count(), 1);
     assert!(trace.diagnostics().is_empty());
 }
