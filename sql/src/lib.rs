@@ -13,6 +13,7 @@
 )]
 
 pub mod args_table;
+mod arrays;
 pub mod cluster;
 pub mod dataset;
 pub mod events;

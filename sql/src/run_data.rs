@@ -189,32 +189,111 @@ impl RunData {
         })
     }
 
-    /// Returns the step of a slice: for device work the step of the call that launched it, else the step that
-    /// holds its begin.
+    /// Returns what finds the steps of a track's slices: for device work the step of the call that launched it, else
+    /// the step that holds its begin.
+    pub fn steps_of_slices(&self, track: &Track) -> SliceSteps<'_> {
+        let is_device = track.kind == TrackKind::DeviceQueue;
+        SliceSteps {
+            data: self,
+            track: track.id,
+            start: self.trace().slices(track.id).start,
+            steps: StepCursor::new(self.steps_of(track)),
+            launches: is_device.then(|| self.launches()).flatten(),
+            calls: None,
+        }
+    }
+
+    /// Returns the step of one slice, as [`steps_of_slices`](Self::steps_of_slices) does.
     pub fn step(&self, track: &Track, index: usize) -> Option<i64> {
-        let steps = |track| self.steps_of(track);
-        let trace = self.trace();
-        let start = *trace.slices(track.id).start.get(index)?;
-        if track.kind != TrackKind::DeviceQueue {
-            return step_at(steps(track), start);
+        self.steps_of_slices(track).step(index)
+    }
+}
+
+/// Finds the steps of the slices of one track. Fast where each slice begins near the one before.
+pub struct SliceSteps<'a> {
+    data: &'a RunData,
+    track: TrackId,
+    start: &'a [Time],
+    steps: StepCursor<'a>,
+    /// Only of a device.
+    launches: Option<&'a Launches>,
+    /// The track of the last launching call.
+    calls: Option<Calls<'a>>,
+}
+
+/// A track with launching calls.
+struct Calls<'a> {
+    first: EventId,
+    start: &'a [Time],
+    steps: StepCursor<'a>,
+}
+
+impl<'a> Calls<'a> {
+    fn from_call(data: &'a RunData, call: EventId) -> Option<Self> {
+        let (track, _) = data.trace().place_of_slice(call)?;
+        let slices = data.trace().slices(track);
+        Some(Self {
+            first: slices.first_id,
+            start: slices.start,
+            steps: StepCursor::new(data.steps_of(data.track(track)?)),
+        })
+    }
+
+    /// Returns the start of a call; `None` if it is on another track.
+    fn start(&self, call: EventId) -> Option<Time> {
+        let index = call.0.checked_sub(self.first.0)?;
+        self.start.get(index as usize).copied()
+    }
+}
+
+impl SliceSteps<'_> {
+    /// Returns the step of the slice with this index.
+    pub fn step(&mut self, index: usize) -> Option<i64> {
+        let launches = self.launches;
+        if let Some(call) = launches.and_then(|all| all.get(self.track, index)) {
+            if self
+                .calls
+                .as_ref()
+                .is_none_or(|calls| calls.start(call).is_none())
+            {
+                self.calls = Calls::from_call(self.data, call);
+            }
+            if let Some(calls) = &mut self.calls
+                && let Some(start) = calls.start(call)
+            {
+                return calls.steps.at(start);
+            }
         }
-        let launch = self.launches().and_then(|all| all.get(track.id, index));
-        let call = launch.and_then(|launch| {
-            let (on, at) = trace.place_of_slice(launch)?;
-            Some((self.track(on)?, *trace.slices(on).start.get(at)?))
-        });
-        match call {
-            Some((on, at)) => step_at(steps(on), at),
-            None => step_at(steps(track), start),
+        self.steps.at(*self.start.get(index)?)
+    }
+}
+
+/// Finds the steps that hold times, fast where each time is near the one before.
+struct StepCursor<'a> {
+    steps: &'a [StepSpan],
+    /// Number of steps that have begun at the last time.
+    begun: usize,
+}
+
+impl<'a> StepCursor<'a> {
+    fn new(steps: &'a [StepSpan]) -> Self {
+        Self { steps, begun: 0 }
+    }
+
+    fn at(&mut self, time: Time) -> Option<i64> {
+        let has_begun = |index: usize| self.steps.get(index).is_some_and(|step| step.0 <= time);
+        let is_last = |begun: usize| (begun == 0 || has_begun(begun - 1)) && !has_begun(begun);
+        if !is_last(self.begun) {
+            self.begun = self.steps.partition_point(|step| step.0 <= time);
         }
+        let step = self.steps.get(self.begun.checked_sub(1)?)?;
+        (time < step.1).then_some(step.2)
     }
 }
 
 /// Returns the number of the step that holds a time.
 pub fn step_at(steps: &[StepSpan], at: Time) -> Option<i64> {
-    let begun = steps.partition_point(|step| step.0 <= at);
-    let step = steps.get(begun.checked_sub(1)?)?;
-    (at < step.1).then_some(step.2)
+    StepCursor::new(steps).at(at)
 }
 
 /// Returns the labels of the kinds as text, by their numbers.

@@ -4,16 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, StringViewArray,
-    StringViewBuilder, UInt32Array,
+    ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, StringViewArray, UInt32Array,
 };
-use datafusion::arrow::compute::{TakeOptions, take};
 use datafusion::error::Result;
 use stepscope_model::{Dur, NameId, SliceFlags, Time};
 use stepscope_store::{Categories, EventId, Slices, Track};
 
 use super::Events;
 use super::scan::{Scan, TrackRange};
+use crate::arrays;
 use crate::json_args::json_args;
 use crate::run_data::{RunData, kind_labels, step_at};
 use crate::schema::{Column, Type, column, common};
@@ -155,24 +154,17 @@ pub(super) fn read(
         return Ok(Arc::new(StringViewArray::new_null(rows)));
     };
     let array: ArrayRef = match column {
-        "run" => text(Some(&run.key), rows),
-        "track_id" => int(i32::try_from(track.id.0).ok(), rows),
-        "host" => text(Some(run.host(track.file)), rows),
-        "rank" => int(
-            run.rank(track.file)
-                .and_then(|rank| i32::try_from(rank).ok()),
-            rows,
-        ),
-        "device" => int(
-            track.device.and_then(|device| i32::try_from(device).ok()),
-            rows,
-        ),
-        "stream" => Arc::new(Int64Array::from(vec![track.stream; rows])),
-        "unit" => text(track.unit.as_deref(), rows),
+        "run" => arrays::text(Some(&run.key), rows)?,
+        "track_id" => arrays::int(track.id.0, rows),
+        "host" => arrays::text(Some(run.host(track.file)), rows)?,
+        "rank" => arrays::optional_int(run.rank(track.file), rows),
+        "device" => arrays::optional_int(track.device, rows),
+        "stream" => arrays::optional_big_int(track.stream, rows),
+        "unit" => arrays::text(track.unit.as_deref(), rows)?,
         _ => match scan.events {
             Events::Slices => slice_column(scan, run, track, column, selection)?,
             Events::Instants => instant_column(run, track, column, selection)?,
-            Events::Counters | Events::Samples => sample_column(run, track, column, selection),
+            Events::Counters | Events::Samples => sample_column(run, track, column, selection)?,
         },
     };
     Ok(array)
@@ -207,7 +199,10 @@ fn slice_column(
                 .collect::<Int32Array>(),
         ),
         "parent_id" => whole(selection, |index| parent(run, &slices, index)),
-        "step" => whole(selection, |index| run.step(track, index)),
+        "step" => {
+            let mut steps = run.steps_of_slices(track);
+            whole(selection, |index| steps.step(index))
+        }
         "step_mark" => {
             let marks = run.step_marks();
             whole(selection, |index| marks.get(&slices.id(index)).copied())
@@ -257,10 +252,10 @@ fn sample_column(
     track: &Track,
     column: &str,
     selection: &Selection<'_>,
-) -> ArrayRef {
+) -> Result<ArrayRef> {
     let samples = run.run.trace.samples(track.id);
-    match column {
-        "name" => text(Some(&track.name), selection.len()),
+    Ok(match column {
+        "name" => arrays::text(Some(&track.name), selection.len())?,
         "at_ps" => times(run, samples.at, selection),
         "until_ps" => whole(selection, |index| {
             samples.at.get(index + 1).map(|at| at.ps())
@@ -271,7 +266,7 @@ fn sample_column(
                 .map(|index| samples.value.get(index).copied())
                 .collect::<Float64Array>(),
         ),
-    }
+    })
 }
 
 fn ids(run: &RunData, first: EventId, selection: &Selection<'_>) -> ArrayRef {
@@ -319,12 +314,7 @@ fn names(
     all: &[NameId],
     selection: &Selection<'_>,
 ) -> Result<ArrayRef> {
-    take_texts(texts, &name_ids(run, all, selection))
-}
-
-fn take_texts(texts: &StringViewArray, indexes: &UInt32Array) -> Result<ArrayRef> {
-    let options = TakeOptions { check_bounds: true };
-    Ok(take(texts, indexes, Some(options))?)
+    arrays::take_texts(texts, &name_ids(run, all, selection))
 }
 
 fn categories(
@@ -333,7 +323,9 @@ fn categories(
     selection: &Selection<'_>,
 ) -> Result<ArrayRef> {
     match categories {
-        Categories::One(category) => Ok(text(Some(run.trace().name(category)), selection.len())),
+        Categories::One(category) => {
+            arrays::text(Some(run.trace().name(category)), selection.len())
+        }
         Categories::Each(all) => names(run, run.names(), all, selection),
     }
 }
@@ -350,7 +342,7 @@ fn kinds(
         let kind = run.trace().kind(track.id, name, categories.get(index));
         kind as u32
     });
-    take_texts(kind_labels(), &UInt32Array::from_iter_values(kinds))
+    arrays::take_texts(kind_labels(), &UInt32Array::from_iter_values(kinds))
 }
 
 fn parent(run: &RunData, slices: &Slices<'_>, index: usize) -> Option<i64> {
@@ -364,35 +356,11 @@ fn args(run: &RunData, selection: &Selection<'_>, id: impl Fn(usize) -> EventId)
     Arc::new(texts.collect::<StringViewArray>())
 }
 
-fn whole(selection: &Selection<'_>, value: impl Fn(usize) -> Option<i64>) -> ArrayRef {
+fn whole(selection: &Selection<'_>, value: impl FnMut(usize) -> Option<i64>) -> ArrayRef {
     Arc::new(selection.indexes().map(value).collect::<Int64Array>())
 }
 
 fn flags(selection: &Selection<'_>, value: impl Fn(usize) -> bool) -> ArrayRef {
     let flags = selection.indexes().map(|index| Some(value(index)));
     Arc::new(flags.collect::<BooleanArray>())
-}
-
-fn int(value: Option<i32>, rows: usize) -> ArrayRef {
-    Arc::new(Int32Array::from(vec![value; rows]))
-}
-
-/// Repeats a text; it is stored once.
-fn text(value: Option<&str>, rows: usize) -> ArrayRef {
-    let mut builder = StringViewBuilder::with_capacity(rows).with_deduplicate_strings();
-    match value {
-        Some(value) if value.len() <= 12 => (0..rows).for_each(|_| builder.append_value(value)),
-        Some(value) => {
-            let block = builder.append_block(value.as_bytes().to_vec().into());
-            let len = u32::try_from(value.len()).unwrap_or(0);
-            for _ in 0..rows {
-                // The view covers the whole block.
-                if builder.try_append_view(block, 0, len).is_err() {
-                    builder.append_null();
-                }
-            }
-        }
-        None => (0..rows).for_each(|_| builder.append_null()),
-    }
-    Arc::new(builder.finish())
 }

@@ -1,9 +1,10 @@
-//! The small tables of a run: computed as a whole on first use and cached.
+//! Tables of a run: the small ones are computed as a whole on first use and cached, the others are listed.
 
 mod allocations;
 pub(crate) mod collectives;
 mod devices;
 mod kernels;
+mod listed;
 mod ops;
 mod programs;
 mod provider;
@@ -19,6 +20,7 @@ use stepscope_model::Cancelled;
 use crate::run_data::RunData;
 use crate::schema::Column;
 
+pub use listed::{ListedTable, Listing, RunListing};
 pub use provider::RunTable;
 
 /// A table of a run.
@@ -45,8 +47,6 @@ pub const TABLES: &[Table] = &[
     tracks::TRACKS,
     tracks::FLOWS,
     steps::STEPS,
-    ops::OPS,
-    kernels::KERNELS,
     devices::GAPS,
     collectives::COLLECTIVES,
     collectives::CLOCKS,
@@ -55,6 +55,9 @@ pub const TABLES: &[Table] = &[
     statistics::PROFILES,
     programs::INSTRUCTIONS,
 ];
+
+/// Every table whose rows are listed.
+pub const LISTED_TABLES: &[ListedTable] = &[ops::OPS, kernels::KERNELS];
 
 /// Converts the end of a cancelled analysis.
 fn stopped(_: Cancelled) -> DataFusionError {

@@ -1,14 +1,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::concat_batches;
+use datafusion::physical_plan::collect_partitioned;
+use datafusion::prelude::{SessionConfig, SessionContext};
 use serde_json::json;
 use stepscope_engine::{Run, SqlRun, open_each};
 use stepscope_sql::locked::MemoryLimits;
 use stepscope_sql::schema_table;
 use stepscope_sql::session::Session;
+use stepscope_sql::tables::{LISTED_TABLES, ListedTable, RunListing};
 use stepscope_test_data::Corpus;
 
-use crate::support::{ask, number, one, open, open_all, try_ask};
+use crate::support::{ask, number, one, open, open_all, runtime, try_ask};
 
 /// Every column of every table, with the types that the schema promises.
 pub(crate) fn every_table_reads_on_every_run(session: &Session, run: &Run) -> f64 {
@@ -515,6 +520,129 @@ fn runs_of_one_job_differ_in_numbers_and_times_only() {
 fn open_cause(name: &str) -> Session {
     let causes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/known_causes");
     open_all(&[causes.join(name).join("trace")])
+}
+
+/// Returns columns of a listed table, in the order of the partitions that each run has.
+fn read_listed(
+    session: &Session,
+    table: &'static ListedTable,
+    columns: &[&str],
+    partitions: usize,
+    batch_rows: usize,
+) -> RecordBatch {
+    let config = SessionConfig::new()
+        .with_target_partitions(partitions)
+        .with_batch_size(batch_rows);
+    let context = SessionContext::new_with_config(config);
+    let listing = Arc::new(RunListing::new(table, session.runs()));
+    context.register_table(table.name, listing).unwrap();
+    runtime().block_on(async {
+        let frame = context.table(table.name).await.unwrap();
+        let plan = frame.select_columns(columns).unwrap();
+        let plan = plan.create_physical_plan().await.unwrap();
+        let (schema, task) = (plan.schema(), context.task_ctx());
+        let batches = collect_partitioned(plan, task).await.unwrap();
+        assert_eq!(batches.len(), partitions * session.runs().len());
+        let mut all = batches.iter().flatten();
+        assert!(all.all(|batch| batch.num_rows() <= batch_rows));
+        concat_batches(&schema, batches.iter().flatten()).unwrap()
+    })
+}
+
+/// Traces with operations on several threads and with kernels on several devices: of two runs, and of one run.
+fn sessions_of_listed_tables() -> [Session; 2] {
+    let folder = Corpus::committed().path("torch_cpu");
+    let paths = ["cpu_modules.pt.trace.json.gz", "cpu_optim.pt.trace.json.gz"]
+        .map(|name| folder.join(name));
+    [open_all(&paths), open_cause("a100_all_reduce_at_the_end")]
+}
+
+#[test]
+fn listed_tables_have_the_same_rows_in_any_number_of_partitions() {
+    let mut rows = [0; LISTED_TABLES.len()];
+    for session in sessions_of_listed_tables() {
+        for (table, rows) in LISTED_TABLES.iter().zip(&mut rows) {
+            let columns: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
+            let whole = read_listed(&session, table, &columns, 1, 8_192);
+            for (partitions, batch_rows) in [(1, 100), (2, 7), (5, 64), (64, 100)] {
+                let found = read_listed(&session, table, &columns, partitions, batch_rows);
+                assert!(found == whole, "{} in {partitions}", table.name);
+            }
+            *rows += whole.num_rows();
+        }
+    }
+    assert!(rows.iter().all(|rows| *rows > 500), "{rows:?}");
+}
+
+#[test]
+fn columns_of_listed_tables_are_the_same_alone_and_together() {
+    for session in sessions_of_listed_tables() {
+        for table in LISTED_TABLES {
+            let columns: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
+            let whole = read_listed(&session, table, &columns, 1, 8_192);
+            for (index, name) in columns.iter().enumerate() {
+                let alone = read_listed(&session, table, &[*name], 1, 8_192);
+                let (alone, together) = (alone.column(0), whole.column(index));
+                assert!(alone == together, "{}.{name}", table.name);
+            }
+            let count = format!("SELECT count(*) AS n FROM {}", table.name);
+            assert_eq!(one(&session, &count)["n"], whole.num_rows());
+        }
+    }
+}
+
+#[test]
+fn operations_are_the_slices_with_their_ids() {
+    for session in sessions_of_listed_tables() {
+        let row = one(
+            &session,
+            "SELECT count(*) AS n, count(DISTINCT o.id) AS ids, count(*) FILTER (WHERE o.run = s.run \
+                    AND o.track_id = s.track_id AND o.start_ps = s.start_ps AND o.dur_ps = s.dur_ps \
+                    AND o.step IS NOT DISTINCT FROM s.step) AS same \
+             FROM ops o LEFT JOIN slices s ON s.id = o.id WHERE o.class = 'framework'",
+        );
+        assert!(number(&row, "n") > 500.0, "{row:?}");
+        assert_eq!((&row["ids"], &row["same"]), (&row["n"], &row["n"]));
+    }
+}
+
+#[test]
+fn device_work_belongs_to_the_step_of_the_call_that_launched_it() {
+    let session = open_cause("a100_all_reduce_at_the_end");
+    let row = one(
+        &session,
+        "SELECT count(k.step) AS steps, count(*) FILTER (WHERE k.step IS DISTINCT FROM l.step) AS kernels, \
+                count(*) FILTER (WHERE s.step IS DISTINCT FROM l.step) AS slices \
+         FROM kernels k JOIN slices s ON s.id = k.id JOIN slices l ON l.id = k.launch_id",
+    );
+    assert!(number(&row, "steps") > 100.0, "{row:?}");
+    assert_eq!((&row["kernels"], &row["slices"]), (&json!(0), &json!(0)));
+}
+
+#[test]
+fn first_of_equally_long_slices_is_the_longest_one_of_a_name() {
+    let slice = |thread: i64, start: i64, dur: i64| {
+        json!({
+            "ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": thread, "ts": start, "dur": dur,
+        })
+    };
+    let trace = json!({
+        "schemaVersion": 1,
+        "traceEvents": [slice(1, 10, 5), slice(1, 30, 7), slice(1, 50, 7), slice(2, 10, 7), slice(2, 30, 2)],
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("names.pt.trace.json");
+    std::fs::write(&path, trace.to_string()).unwrap();
+    let session = open_all(&[path]);
+    let row = one(
+        &session,
+        "SELECT count, total_ps, self_ps, max_ps, longest_id = (SELECT min(id) FROM slices WHERE dur_ps = 7000000) AS first \
+         FROM names WHERE name = 'aten::mm'",
+    );
+    assert_eq!(
+        serde_json::Value::Object(row),
+        json!({"count": 5, "total_ps": 28_000_000, "self_ps": 28_000_000, "max_ps": 7_000_000, "first": true})
+    );
 }
 
 #[test]

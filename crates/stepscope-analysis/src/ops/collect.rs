@@ -40,17 +40,24 @@ use crate::slice_class::{Compilations, called_module};
 pub(super) struct Collected {
     pub(super) sums: Vec<Sums>,
     /// Single occurrences, if requested.
-    pub(super) members: Vec<Member>,
+    pub(super) members: Vec<TrackMembers>,
     pub(super) arguments_lost: bool,
+}
+
+/// The occurrences of operations on one track, in the order of time.
+#[derive(Debug)]
+pub(super) struct TrackMembers {
+    pub(super) track: TrackId,
+    pub(super) list: Vec<Member>,
 }
 
 /// One occurrence of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     /// Index in [`Collected::sums`].
-    pub(super) sum: usize,
-    pub(super) track: TrackId,
-    pub(super) index: usize,
+    pub(super) sum: u32,
+    /// Index among the slices of the track.
+    pub(super) index: u32,
     pub(super) dur: Dur,
     pub(super) self_time: Dur,
 }
@@ -114,12 +121,13 @@ fn collect_with(
     cancel.check()?;
     let mut all = Collected::default();
     for worker in found {
-        let base = all.sums.len();
-        let members = worker.members.into_iter().flatten();
-        all.members.extend(members.map(|member| Member {
-            sum: base + member.sum,
-            ..member
-        }));
+        let base = small(all.sums.len());
+        for mut members in worker.members.into_iter().flatten() {
+            for member in &mut members.list {
+                member.sum = member.sum.saturating_add(base);
+            }
+            all.members.push(members);
+        }
         all.sums.extend(worker.done);
         all.arguments_lost |= worker.arguments_lost;
     }
@@ -146,8 +154,15 @@ struct NameInfo {
     next: u32,
     state: State,
     kind: SliceKind,
+    /// Whether its slices are part of the paths that separate rows.
+    is_around: bool,
     /// Tag and sum of the last slice, which the next one mostly shares.
     last: (u32, u32),
+}
+
+/// Returns the list of the track that is being read, if occurrences are listed.
+fn listed(members: &mut Option<Vec<TrackMembers>>) -> Option<&mut Vec<Member>> {
+    Some(&mut members.as_mut()?.last_mut()?.list)
 }
 
 struct Worker<'a> {
@@ -171,11 +186,16 @@ struct Worker<'a> {
     text: String,
     done: Vec<Sums>,
     /// Single occurrences, if requested; sums are indexes into `done` and what `sums` adds to it.
-    members: Option<Vec<Member>>,
+    members: Option<Vec<TrackMembers>>,
     arguments_lost: bool,
 }
 
 const NONE: u32 = u32::MAX;
+
+/// Returns a number of slices or sums, of which a trace has less than 2^32.
+fn small(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(NONE)
+}
 
 impl<'a> Worker<'a> {
     fn new(
@@ -224,6 +244,12 @@ impl<'a> Worker<'a> {
             around: Around::default(),
             modules: Cursor::new(self.trace, line.track),
         };
+        if let Some(members) = &mut self.members {
+            members.push(TrackMembers {
+                track: line.track.id,
+                list: Vec::new(),
+            });
+        }
         if line.overlaps() {
             for index in line.open_at(self.trace, part.start) {
                 self.position(line, &mut nest, index);
@@ -293,12 +319,13 @@ impl<'a> Worker<'a> {
         let (name, category) = (slices.name[index], slices.category.get(index));
         let enclosing = outer.map_or(NONE, |at| nest.innermost[at]);
         nest.innermost[at] = enclosing;
-        if self.query.split == Split::Stack || self.query.by == OpGrouping::Module {
-            nest.around
-                .enter(at, outer, || self.is_around(name, category), name);
-        }
         let info = self.info(line, name, category);
-        let state = self.names[info as usize].state;
+        let NameInfo {
+            state, is_around, ..
+        } = self.names[info as usize];
+        if self.query.split == Split::Stack || self.query.by == OpGrouping::Module {
+            nest.around.enter(at, outer, is_around, name);
+        }
         if state == State::No {
             return;
         }
@@ -362,14 +389,13 @@ impl<'a> Worker<'a> {
                 sums.max = length;
                 sums.longest = slices.id(index);
             }
-            if let Some(members) = &mut self.members {
+            if let Some(members) = listed(&mut self.members) {
                 if let Some(slot) = nest.member_of.get_mut(at) {
-                    *slot = u32::try_from(members.len()).unwrap_or(NONE);
+                    *slot = small(members.len());
                 }
                 members.push(Member {
-                    sum: self.done.len() + sum as usize,
-                    track: line.track.id,
-                    index,
+                    sum: small(self.done.len()).saturating_add(sum),
+                    index: small(index),
                     dur: length,
                     self_time: length,
                 });
@@ -384,7 +410,7 @@ impl<'a> Worker<'a> {
                 let covered = clip(start, until.since(start), &self.window);
                 let covered = covered.map_or(0, Dur::ps);
                 outer.self_ps -= i128::from(covered);
-                if let Some(members) = &mut self.members
+                if let Some(members) = listed(&mut self.members)
                     && let Some(member) = nest.member_of.get(enclosing as usize)
                     && let Some(member) = members.get_mut(*member as usize)
                 {
@@ -452,6 +478,7 @@ impl<'a> Worker<'a> {
             next: first,
             state,
             kind,
+            is_around: self.is_around(name, category),
             last: (NONE, NONE),
         });
         if let Some(position) = self.by_name.get_mut(name.index()) {

@@ -5,9 +5,11 @@
 //! occurrences differs by the stretch between the clocks.
 
 use stepscope_model::{Cancelled, Dur, TrackId};
-use stepscope_store::{EventId, Trace};
+use stepscope_store::Trace;
 
 use super::class::is_annotation;
+use super::collect::Member;
+use super::launched::LaunchedBySlice;
 use super::{OpGrouping, OpRow, OpsQuery, Split, collect, hlo, launched, rows};
 use crate::parallel::Cancel;
 use crate::slice_class::is_operator;
@@ -17,19 +19,21 @@ use crate::slice_class::is_operator;
 pub struct OpOccurrence {
     /// Index in [`Occurrences::rows`]: its name, program, category.
     pub row: u32,
-    /// Track of the slice.
-    pub track: TrackId,
     /// Index among the slices of the track.
-    pub index: usize,
-    /// The slice.
-    pub event: EventId,
+    pub index: u32,
     /// Duration, by the device's own clock where the slice has it.
     pub dur: Dur,
     /// Duration without the operations of the class directly inside.
     pub self_time: Dur,
-    /// Device time of the work that it launched; `None` for classes that launch none, and where no device work is
-    /// linked to calls of the host.
-    pub launched: Option<LaunchedTime>,
+}
+
+/// The operations of a track.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrackOccurrences {
+    /// The track.
+    pub track: TrackId,
+    /// Its operations in the order of time.
+    pub list: Vec<OpOccurrence>,
 }
 
 /// Device time of the work that one operation launched.
@@ -42,12 +46,27 @@ pub struct LaunchedTime {
 }
 
 /// Result of [`occurrences`].
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Occurrences {
     /// Rows by track, name and program: several may have the same name.
     pub rows: Vec<OpRow>,
-    /// Occurrences in the order of tracks, then of time.
-    pub list: Vec<OpOccurrence>,
+    /// Occurrences by track, in the order of tracks.
+    pub tracks: Vec<TrackOccurrences>,
+    /// Device time that the slices launched; `None` for classes that launch none, and where no device work is linked
+    /// to calls of the host.
+    launched: Option<LaunchedBySlice>,
+}
+
+impl Occurrences {
+    /// Returns the device time of the work that an operation launched; `None` where that is unknown.
+    pub fn launched(&self, track: TrackId, index: usize) -> Option<LaunchedTime> {
+        let times = self.launched.as_ref()?.get(track, index);
+        let dur = |ps: i128| Dur::from_ps(i64::try_from(ps).unwrap_or(i64::MAX));
+        Some(LaunchedTime {
+            total: dur(times.total_ps),
+            own: dur(times.self_ps),
+        })
+    }
 }
 
 /// Lists every operation of a class.
@@ -66,7 +85,7 @@ pub fn occurrences(
     } else {
         hlo::Catalogue::default()
     };
-    let launched = launched::LaunchedBySlice::default();
+    let launched = LaunchedBySlice::default();
     let collected = collect::collect_members(trace, &query, (&catalogue, &launched), cancel)?;
     let mut found = Occurrences::default();
     let mut row_of_sum = Vec::with_capacity(collected.sums.len());
@@ -78,32 +97,31 @@ pub fn occurrences(
             u32::try_from(found.rows.len() - 1).unwrap_or(u32::MAX)
         }));
     }
+    for members in collected.members {
+        cancel.check()?;
+        let occurrence = |member: Member| {
+            Some(OpOccurrence {
+                row: (*row_of_sum.get(member.sum as usize)?)?,
+                index: member.index,
+                dur: member.dur,
+                self_time: member.self_time,
+            })
+        };
+        let list: Vec<OpOccurrence> = members.list.into_iter().filter_map(occurrence).collect();
+        if !list.is_empty() {
+            found.tracks.push(TrackOccurrences {
+                track: members.track,
+                list,
+            });
+        }
+    }
+    found.tracks.sort_unstable_by_key(|of_track| of_track.track);
     let is_class: Option<fn(&str) -> bool> = match by {
         OpGrouping::Framework => Some(is_operator),
         OpGrouping::Label => Some(is_annotation),
         _ => None,
     };
     let launched = is_class.map(|is_class| launched::by_slice(trace, is_class, cancel));
-    let launched = launched.transpose()?.filter(|found| !found.is_empty());
-    let dur = |ps: i128| Dur::from_ps(i64::try_from(ps).unwrap_or(i64::MAX));
-    let members = collected.members.iter().filter_map(|member| {
-        Some(OpOccurrence {
-            row: (*row_of_sum.get(member.sum)?)?,
-            track: member.track,
-            index: member.index,
-            event: trace.slices(member.track).id(member.index),
-            dur: member.dur,
-            self_time: member.self_time,
-            launched: launched.as_ref().map(|times| {
-                let times = times.get(member.track, member.index);
-                LaunchedTime {
-                    total: dur(times.total_ps),
-                    own: dur(times.self_ps),
-                }
-            }),
-        })
-    });
-    found.list = members.collect();
-    found.list.sort_unstable_by_key(|op| op.event);
+    found.launched = launched.transpose()?.filter(|found| !found.is_empty());
     Ok(found)
 }

@@ -69,17 +69,11 @@ const MAX_FRAMES: usize = 1_000;
 
 impl Around {
     /// Adds the slice at `at`; `is_part` is whether it belongs to chains.
-    pub(super) fn enter(
-        &mut self,
-        at: usize,
-        parent: Option<usize>,
-        is_part: impl FnOnce() -> bool,
-        name: NameId,
-    ) {
+    pub(super) fn enter(&mut self, at: usize, parent: Option<usize>, is_part: bool, name: NameId) {
         let outer = parent.map_or(NONE, |parent| {
             self.chains.get(parent).copied().unwrap_or(NONE)
         });
-        let chain = if is_part() {
+        let chain = if is_part {
             let next = u32::try_from(self.links.len()).unwrap_or(NONE);
             *self.numbers.entry((outer, name)).or_insert_with(|| {
                 self.links.push((outer, name));
