@@ -1,10 +1,13 @@
 //! `names` and `profiles`: sums by name, and rows of statistics without a timeline.
 
+use std::cmp::Reverse;
+
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
 use rustc_hash::FxHashMap;
-use stepscope_model::{Dur, NameId, SliceKind};
-use stepscope_store::EventId;
+use stepscope_analysis::parallel::scan_items;
+use stepscope_model::{Dur, NameId, SliceKind, TrackId};
+use stepscope_store::{EventId, Trace};
 
 use super::{Table, stopped};
 use crate::rows::Rows;
@@ -41,41 +44,80 @@ struct Sums {
     longest: EventId,
 }
 
+impl Sums {
+    fn new(longest: EventId, max: Dur) -> Self {
+        Self {
+            count: 0,
+            total: Dur::ZERO,
+            own: Dur::ZERO,
+            max,
+            longest,
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.total = self.total.saturating_add(other.total);
+        self.own = self.own.saturating_add(other.own);
+        // Of several, the first one is the longest, whichever thread came first.
+        let longer = (other.max, Reverse(other.longest)) > (self.max, Reverse(self.longest));
+        if longer {
+            (self.max, self.longest) = (other.max, other.longest);
+        }
+    }
+}
+
+/// Sums of one track, by name and category.
+fn sums_of(trace: &Trace, track: TrackId) -> Vec<((NameId, NameId), Sums)> {
+    let slices = trace.slices(track);
+    let own = trace.self_times(track);
+    let mut sums: FxHashMap<(NameId, NameId), Sums> = FxHashMap::default();
+    for (index, (name, dur)) in slices.name.iter().zip(slices.dur).enumerate() {
+        let id = slices.id(index);
+        let found = sums
+            .entry((*name, slices.category.get(index)))
+            .or_insert_with(|| Sums::new(id, *dur));
+        found.add(&Sums {
+            count: 1,
+            total: *dur,
+            own: own.get(index).copied().unwrap_or_default(),
+            max: *dur,
+            longest: id,
+        });
+    }
+    sums.into_iter().collect()
+}
+
 fn names(data: &RunData) -> Result<RecordBatch> {
     let trace = data.trace();
     let mut hosts: FxHashMap<&str, usize> = FxHashMap::default();
-    let mut sums: FxHashMap<Key, Sums> = FxHashMap::default();
-    for track in trace.tracks() {
-        data.cancel().check().map_err(stopped)?;
-        let slices = trace.slices(track.id);
-        let own = trace.self_times(track.id);
-        // Files of one host are summed up together.
-        let host = *hosts.entry(data.host(track.file)).or_insert(track.file);
-        for index in 0..slices.len() {
-            let name = slices.name.get(index).copied().unwrap_or_default();
-            let category = slices.category.get(index);
-            let dur = slices.dur.get(index).copied().unwrap_or_default();
-            let key = (host, name, category, trace.kind(track.id, name, category));
-            let id = slices.id(index);
-            let found = sums.entry(key).or_insert(Sums {
-                count: 0,
-                total: Dur::ZERO,
-                own: Dur::ZERO,
-                max: dur,
-                longest: id,
-            });
-            found.count += 1;
-            found.total = found.total.saturating_add(dur);
-            found.own = found
-                .own
-                .saturating_add(own.get(index).copied().unwrap_or_default());
-            if dur > found.max {
-                (found.max, found.longest) = (dur, id);
-            }
+    // Files of one host are summed up together.
+    let tracks: Vec<(TrackId, usize)> = trace
+        .tracks()
+        .iter()
+        .map(|track| {
+            let host = *hosts.entry(data.host(track.file)).or_insert(track.file);
+            (track.id, host)
+        })
+        .collect();
+    let size = usize::try_from(trace.slice_count()).unwrap_or(usize::MAX);
+    let work = |sums: &mut FxHashMap<Key, Sums>, (track, host): &(TrackId, usize)| {
+        for ((name, category), found) in sums_of(trace, *track) {
+            let key = (*host, name, category, trace.kind(*track, name, category));
+            sums.entry(key)
+                .or_insert_with(|| Sums::new(found.longest, found.max))
+                .add(&found);
         }
+    };
+    let parts = scan_items(&tracks, size, data.cancel(), FxHashMap::default, work);
+    let mut sums: FxHashMap<Key, Sums> = FxHashMap::default();
+    for (key, found) in parts.map_err(stopped)?.into_iter().flatten() {
+        sums.entry(key)
+            .or_insert_with(|| Sums::new(found.longest, found.max))
+            .add(&found);
     }
     let mut sums: Vec<(Key, Sums)> = sums.into_iter().collect();
-    sums.sort_unstable_by_key(|(key, sums)| (std::cmp::Reverse(sums.total), *key));
+    sums.sort_unstable_by_key(|(key, sums)| (Reverse(sums.total), *key));
     let mut rows = Rows::new(NAMES.columns);
     for ((host, name, category, kind), sums) in sums {
         rows.push([

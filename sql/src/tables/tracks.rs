@@ -3,7 +3,7 @@
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
 use stepscope_model::{Time, TrackKind};
-use stepscope_store::{EventId, FlowEdge, Trace, Track};
+use stepscope_store::{FlowEdge, Trace, Track};
 
 use super::{Table, stopped};
 use crate::rows::Rows;
@@ -145,16 +145,11 @@ pub(crate) const FLOWS: Table = Table {
 fn flows(data: &RunData) -> Result<RecordBatch> {
     let trace = data.trace();
     let mut rows = Rows::new(FLOWS.columns);
-    if trace.flow_edge_count() == 0 {
-        return rows.finish();
-    }
-    for event in 0..trace.event_count() {
-        if event % (1 << 16) == 0 {
+    for (number, edge) in trace.flow_edges().enumerate() {
+        if number % (1 << 16) == 0 {
             data.cancel().check().map_err(stopped)?;
         }
-        for edge in trace.flows_out(EventId(event)) {
-            push_flow(&mut rows, data, edge);
-        }
+        push_flow(&mut rows, data, edge);
     }
     rows.finish()
 }

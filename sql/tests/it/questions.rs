@@ -439,5 +439,11 @@ pub(crate) fn names_equal_slices(session: &Session, run: &Run) -> f64 {
         "sum(count) AS n, sum(total_ps) AS total, sum(self_ps) AS own, max(max_ps) AS most",
     );
     assert_same_sums(run, &names, &slices);
+    let longest = one(
+        session,
+        "SELECT count(*) AS n, count(*) FILTER (WHERE s.name = n.name AND s.dur_ps = n.max_ps) AS same \
+         FROM names n LEFT JOIN slices s ON s.id = n.longest_id",
+    );
+    assert_eq!(longest["n"], longest["same"], "{}", run.name);
     names.len() as f64
 }
