@@ -6,17 +6,23 @@
 //! dictionaries of texts from it, which they then do not group and join.
 
 use std::io::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{DataType, Field, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef};
 use datafusion::error::{DataFusionError, Result};
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::arrow_writer::{
+    ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, ArrowWriterOptions,
+    compute_leaves,
+};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
+use stepscope_analysis::parallel::{Cancel, scan_items};
 
 use crate::schema::is_time;
 
@@ -25,9 +31,43 @@ const GROUP_ROWS: usize = 1 << 18;
 /// Level at which zstd still writes as fast as the columns are made.
 const ZSTD_LEVEL: i32 = 3;
 
-/// Writes batches of one schema to a Parquet file.
+/// Number of rows that are encoded at once, on all processors: the start of the threads is a small part of the time.
+const CHUNK_ROWS: usize = 1 << 16;
+
+/// Writes batches of one schema to a Parquet file. Columns are encoded in parallel.
 pub(crate) struct ParquetFile<W: Write + Send> {
-    writer: ArrowWriter<W>,
+    file: SerializedFileWriter<W>,
+    writers: ArrowRowGroupWriterFactory,
+    schema: SchemaRef,
+    /// Rows that are not encoded yet.
+    pending: Vec<RecordBatch>,
+    pending_rows: usize,
+    /// Columns of the open row group; empty before its first rows.
+    columns: Vec<Mutex<GroupColumn>>,
+    /// Number of rows that they have.
+    group_rows: usize,
+    /// Number of complete row groups.
+    groups: usize,
+}
+
+/// A column of the open row group.
+struct GroupColumn {
+    index: usize,
+    field: FieldRef,
+    /// One for each leaf: nested types have several.
+    leaves: Vec<ArrowColumnWriter>,
+}
+
+impl GroupColumn {
+    fn write(&mut self, batches: &[RecordBatch]) -> Result<(), ParquetError> {
+        for batch in batches {
+            let leaves = compute_leaves(&self.field, batch.column(self.index))?;
+            for (writer, leaf) in self.leaves.iter_mut().zip(&leaves) {
+                writer.write(leaf)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl<W: Write + Send> ParquetFile<W> {
@@ -38,7 +78,6 @@ impl<W: Write + Send> ParquetFile<W> {
                 ZstdLevel::try_new(ZSTD_LEVEL).map_err(failed)?,
             ))
             .set_created_by(concat!("stepscope version ", env!("CARGO_PKG_VERSION")).to_owned())
-            .set_max_row_group_row_count(Some(GROUP_ROWS))
             .set_statistics_enabled(EnabledStatistics::Chunk);
         for field in schema.fields().iter().filter(|field| ascends(field)) {
             let path = ColumnPath::from(field.name().as_str());
@@ -58,31 +97,129 @@ impl<W: Write + Send> ParquetFile<W> {
             .with_properties(properties)
             .with_skip_arrow_metadata(true);
         let writer = ArrowWriter::try_new_with_options(out, SchemaRef::clone(schema), options);
+        let (file, writers) = writer
+            .and_then(ArrowWriter::into_serialized_writer)
+            .map_err(failed)?;
         Ok(Self {
-            writer: writer.map_err(failed)?,
+            file,
+            writers,
+            schema: SchemaRef::clone(schema),
+            pending: Vec::new(),
+            pending_rows: 0,
+            columns: Vec::new(),
+            group_rows: 0,
+            groups: 0,
         })
     }
 
     /// Adds rows.
     pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.writer.write(batch).map_err(failed)
+        let mut rest = batch.clone();
+        while rest.num_rows() > 0 {
+            let free = GROUP_ROWS - self.group_rows - self.pending_rows;
+            let rows = rest.num_rows().min(free);
+            self.pending.push(rest.slice(0, rows));
+            self.pending_rows += rows;
+            rest = rest.slice(rows, rest.num_rows() - rows);
+            let is_full = rows == free;
+            if is_full || self.pending_rows >= CHUNK_ROWS {
+                self.encode().map_err(failed)?;
+            }
+            if is_full {
+                self.end_group().map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Encodes the rows that are not encoded yet.
+    fn encode(&mut self) -> Result<(), ParquetError> {
+        let batches = std::mem::take(&mut self.pending);
+        let Some(first) = batches.first() else {
+            return Ok(());
+        };
+        if self.columns.is_empty() {
+            let mut writers = self.writers.create_column_writers(self.groups)?.into_iter();
+            for (index, field) in self.schema.fields().iter().enumerate() {
+                let leaves = compute_leaves(field, first.column(index))?.len();
+                self.columns.push(Mutex::new(GroupColumn {
+                    index,
+                    field: FieldRef::clone(field),
+                    leaves: writers.by_ref().take(leaves).collect(),
+                }));
+            }
+        }
+        let size = self.pending_rows * self.columns.len();
+        on_all_processors(&self.columns, size, |column| locked(column).write(&batches))?;
+        self.group_rows += std::mem::take(&mut self.pending_rows);
+        Ok(())
+    }
+
+    /// Writes the open row group.
+    fn end_group(&mut self) -> Result<(), ParquetError> {
+        if self.columns.is_empty() {
+            return Ok(());
+        }
+        let columns = std::mem::take(&mut self.columns);
+        let ended: Vec<Mutex<Vec<ArrowColumnChunk>>> =
+            columns.iter().map(|_| Mutex::default()).collect();
+        let work: Vec<_> = columns.iter().zip(&ended).collect();
+        on_all_processors(&work, self.group_rows * columns.len(), |(column, ended)| {
+            let leaves = std::mem::take(&mut locked(column).leaves);
+            let chunks: Result<Vec<_>, _> =
+                leaves.into_iter().map(ArrowColumnWriter::close).collect();
+            *locked(ended) = chunks?;
+            Ok(())
+        })?;
+        let mut group = self.file.next_row_group()?;
+        for chunks in ended {
+            for chunk in chunks.into_inner().unwrap_or_else(PoisonError::into_inner) {
+                chunk.append_to_row_group(&mut group)?;
+            }
+        }
+        group.close()?;
+        self.groups += 1;
+        self.group_rows = 0;
+        Ok(())
     }
 
     /// Returns the number of bytes of the finished row groups.
     pub(crate) fn bytes_written(&self) -> usize {
-        self.writer.bytes_written()
+        self.file.bytes_written()
     }
 
     /// Ends the file. Nothing can be added after it.
     pub(crate) fn finish(&mut self) -> Result<()> {
-        self.writer.finish().map_err(failed)?;
+        self.encode().map_err(failed)?;
+        self.end_group().map_err(failed)?;
+        self.file.finish().map_err(failed)?;
         Ok(())
     }
 
     /// Returns what the file is written to. Bytes may be taken from its end.
     pub(crate) fn get_mut(&mut self) -> &mut W {
-        self.writer.inner_mut()
+        self.file.inner_mut()
     }
+}
+
+/// Runs `work` on every item; `size` is the number of values in all of them.
+fn on_all_processors<T: Sync>(
+    items: &[T],
+    size: usize,
+    work: impl Fn(&T) -> Result<(), ParquetError> + Sync,
+) -> Result<(), ParquetError> {
+    let work = |done: &mut Result<(), ParquetError>, item: &T| {
+        if done.is_ok() {
+            *done = work(item);
+        }
+    };
+    // Nothing cancels it.
+    let done = scan_items(items, size, &Cancel::default(), || Ok(()), work);
+    done.unwrap_or_default().into_iter().collect()
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns whether the values of a column mostly ascend: ids and times of events.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::SQLOptions;
@@ -19,6 +20,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_engine::{EngineError, Run, RunOrigin, SqlRun, TimeLimit, open_each, open_listed};
 use stepscope_model::ReadContext;
+use tokio::sync::mpsc;
 
 use crate::args_table::ArgsTable;
 use crate::dataset::{self, Dataset, DatasetError};
@@ -32,6 +34,9 @@ use crate::views;
 
 /// Longest accepted query, bytes.
 pub const LONGEST_QUERY: usize = 64 << 10;
+
+/// Number of batches that are read before they are used.
+const BATCHES_AHEAD: usize = 16;
 
 /// Rows that are written before the size of the answer is looked at.
 const ROWS_AT_ONCE: usize = 256;
@@ -446,10 +451,20 @@ pub(crate) async fn read_in_order(
     let plan = state.create_physical_plan(&plan).await?;
     begin(&plan.schema())?;
     let mut batches = execute_stream(plan, state.task_ctx())?;
-    while let Some(batch) = batches.next().await {
+    // Another thread reads the next batches meanwhile.
+    let (sender, mut receiver) = mpsc::channel(BATCHES_AHEAD);
+    let reading = SpawnedTask::spawn(async move {
+        while let Some(batch) = batches.next().await {
+            if sender.send(batch).await.is_err() {
+                return;
+            }
+        }
+    });
+    while let Some(batch) = receiver.recv().await {
         each(&batch?)?;
     }
-    Ok(())
+    let read = reading.join_unwind().await;
+    read.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))
 }
 
 /// Returns the cause of a query that took too long.

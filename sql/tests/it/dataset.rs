@@ -3,15 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use datafusion::arrow::array::{Array as _, AsArray as _, RecordBatch};
+use datafusion::arrow::array::{
+    Array as _, AsArray as _, Int64Array, RecordBatch, StringViewArray,
+};
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::file::metadata::RowGroupMetaData;
 use stepscope_engine::{RunChoice, SqlRun};
 use stepscope_sql::dataset;
 use stepscope_sql::export::{self, ArgsChoice, ExportError, ExportUnit, Options, Progress};
 use stepscope_sql::locked::MemoryLimits;
-use stepscope_sql::schema::Column;
+use stepscope_sql::output::{Format, Writer};
+use stepscope_sql::schema::{Column, Type, column, schema_of};
 use stepscope_sql::schema_table;
 use stepscope_sql::session::Session;
 use stepscope_test_data::Corpus;
@@ -239,6 +244,78 @@ fn files_have_the_layout_and_the_metadata_of_a_dataset() {
             let id = usize::try_from(field.get_basic_info().id()).unwrap();
             assert_eq!(id, position + 1, "{}", field.name());
         }
+    }
+}
+
+/// Most rows of a row group.
+const GROUP_ROWS: i64 = 1 << 18;
+
+/// Returns the text in a row of a written file.
+fn text_of_row(row: i64) -> Option<&'static str> {
+    let texts = [
+        None,
+        Some("matmul"),
+        Some("a text of more than twelve bytes"),
+    ];
+    texts[(row % 3) as usize]
+}
+
+/// Writes batches to a Parquet file, each with the rows from one of the bounds to the next. Returns the numbers of rows
+/// of its row groups, and its content.
+fn written(bounds: &[i64]) -> (Vec<i64>, Vec<RecordBatch>) {
+    let schema = schema_of(&[
+        column("start_ps", Type::BigInt, "Start").unit("ps"),
+        column("name", Type::Text, "Name"),
+    ]);
+    let mut writer = Writer::new(Format::Parquet, &schema, None).unwrap();
+    for bounds in bounds.windows(2) {
+        let rows = bounds[0]..bounds[1];
+        let texts: StringViewArray = rows.clone().map(text_of_row).collect();
+        let starts = Int64Array::from_iter_values(rows);
+        let batch =
+            RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(starts), Arc::new(texts)]);
+        writer.add(&batch.unwrap()).unwrap();
+    }
+    writer.finish(false).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    std::fs::write(&path, writer.take()).unwrap();
+    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
+    let groups = reader.metadata().row_groups().iter();
+    let groups = groups.map(RowGroupMetaData::num_rows).collect();
+    let content = reader.build().unwrap().map(Result::unwrap).collect();
+    (groups, content)
+}
+
+#[test]
+fn row_groups_hold_every_row_whatever_the_size_of_the_batches() {
+    let rows = 3 * GROUP_ROWS + 1_000;
+    // Small ones, one without rows, one across the end of a group, one of more than a group.
+    let (groups, content) = written(&[0, 1, 100_000, 250_000, 250_000, 270_000, rows]);
+    assert_eq!(groups, [GROUP_ROWS, GROUP_ROWS, GROUP_ROWS, 1_000]);
+    let mut row = 0;
+    for batch in content {
+        let texts = batch["name"].as_string::<i32>().iter();
+        for (start, text) in whole(&batch, "start_ps").into_iter().zip(texts) {
+            assert_eq!((start, text), (row, text_of_row(row)));
+            row += 1;
+        }
+    }
+    assert_eq!(row, rows);
+}
+
+#[test]
+fn full_row_groups_are_followed_by_no_empty_one() {
+    for (bounds, expected) in [
+        (&[][..], &[][..]),
+        (&[0, 0], &[]),
+        (&[0, GROUP_ROWS], &[GROUP_ROWS]),
+        (&[0, GROUP_ROWS - 1, GROUP_ROWS], &[GROUP_ROWS]),
+    ] {
+        let (groups, content) = written(bounds);
+        assert_eq!(groups, expected);
+        let rows: usize = content.iter().map(RecordBatch::num_rows).sum();
+        assert_eq!(rows as i64, expected.iter().sum::<i64>());
     }
 }
 
