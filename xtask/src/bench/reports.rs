@@ -45,10 +45,10 @@ const RUNS: &[&str] = &[
 
 /// A report of another tool, and stepscope's reports with the same content.
 const PAIRS: &[(&str, &str, &[&str])] = &[
-    ("hta", "temporal_breakdown", &["overlap"]),
-    ("hta", "comm_comp_overlap", &["overlap"]),
+    ("hta", "temporal_breakdown", &["overlap", "--compat", "hta"]),
+    ("hta", "comm_comp_overlap", &["overlap", "--compat", "hta"]),
     ("hta", "gpu_kernel_breakdown", &["kernels"]),
-    ("hta", "idle_time_breakdown", &["idle"]),
+    ("hta", "idle_time_breakdown", &["idle", "--compat", "hta"]),
     (
         "hta",
         "kernel_launch_stats",
