@@ -36,7 +36,7 @@ pub struct RunData {
     names: OnceLock<StringViewArray>,
     short_names: OnceLock<StringViewArray>,
     steps: OnceLock<StepsByRank>,
-    step_marks: OnceLock<FxHashMap<EventId, i64>>,
+    step_marks: OnceLock<BTreeMap<EventId, i64>>,
     launches: OnceLock<Option<Arc<Launches>>>,
     tables: Mutex<FxHashMap<&'static str, Arc<TableCell>>>,
 }
@@ -150,7 +150,7 @@ impl RunData {
     }
 
     /// Returns the numbers of the step markers, by their ids.
-    pub fn step_marks(&self) -> &FxHashMap<EventId, i64> {
+    pub fn step_marks(&self) -> &BTreeMap<EventId, i64> {
         self.step_marks.get_or_init(|| {
             let marks = self.trace().step_marks().iter();
             marks.map(|mark| (mark.event, mark.number)).collect()

@@ -133,10 +133,22 @@ impl Selection<'_> {
         }
     }
 
-    fn indexes(&self) -> Box<dyn Iterator<Item = usize> + '_> {
+    /// Returns the indexes from the first event to the last.
+    fn range(&self) -> Range<usize> {
         match self {
-            Self::Range(range) => Box::new(range.clone()),
-            Self::List(list) => Box::new(list.iter().map(|index| *index as usize)),
+            Self::Range(range) => range.clone(),
+            Self::List(list) => {
+                let first = list.first().map_or(0, |first| *first as usize);
+                first..list.last().map_or(first, |last| *last as usize + 1)
+            }
+        }
+    }
+
+    /// Computes a value for the index of each event.
+    fn map<T, C: FromIterator<T>>(&self, mut value: impl FnMut(usize) -> T) -> C {
+        match self {
+            Self::Range(range) => range.clone().map(value).collect(),
+            Self::List(list) => list.iter().map(|index| value(*index as usize)).collect(),
         }
     }
 }
@@ -183,21 +195,23 @@ fn slice_column(
         "id" => ids(run, slices.first_id, selection),
         "start_ps" => times(run, slices.start, selection),
         "dur_ps" => durations(run, slices.dur, selection),
-        "end_ps" => whole(selection, |index| Some(slices.end(index).ps())),
+        "end_ps" => values(selection, |index| slices.end(index).ps()),
         "self_ps" => {
             let times = scan.self_times(run, track.id);
-            whole(selection, |index| times.get(index).map(|time| time.ps()))
+            values(selection, |index| {
+                times.get(index).map_or(0, |time| time.ps())
+            })
         }
         "name" => names(run, run.names(), slices.name, selection)?,
         "short_name" => names(run, run.short_names(), slices.name, selection)?,
         "category" => categories(run, slices.category, selection)?,
         "kind" => kinds(run, track, slices.name, slices.category, selection)?,
-        "depth" => Arc::new(
-            selection
-                .indexes()
-                .map(|index| slices.depth.get(index).map(|depth| i32::from(*depth)))
-                .collect::<Int32Array>(),
-        ),
+        "depth" => {
+            let depth = |index: usize| slices.depth.get(index).copied().unwrap_or_default();
+            Arc::new(Int32Array::from(
+                selection.map::<_, Vec<i32>>(|index| depth(index).into()),
+            ))
+        }
         "parent_id" => whole(selection, |index| parent(run, &slices, index)),
         "step" => {
             let mut steps = run.steps_of_slices(track);
@@ -205,7 +219,14 @@ fn slice_column(
         }
         "step_mark" => {
             let marks = run.step_marks();
-            whole(selection, |index| marks.get(&slices.id(index)).copied())
+            let ids = selection.range();
+            let ids = slices.id(ids.start)..slices.id(ids.end);
+            // Nearly all slices mark no step.
+            if marks.range(ids).next().is_none() {
+                arrays::optional_big_int(None, selection.len())
+            } else {
+                whole(selection, |index| marks.get(&slices.id(index)).copied())
+            }
         }
         "unfinished" => flags(selection, |index| {
             trace
@@ -260,19 +281,13 @@ fn sample_column(
         "until_ps" => whole(selection, |index| {
             samples.at.get(index + 1).map(|at| at.ps())
         }),
-        _ => Arc::new(
-            selection
-                .indexes()
-                .map(|index| samples.value.get(index).copied())
-                .collect::<Float64Array>(),
-        ),
+        _ => Arc::new(selection.map::<_, Float64Array>(|index| samples.value.get(index).copied())),
     })
 }
 
 fn ids(run: &RunData, first: EventId, selection: &Selection<'_>) -> ArrayRef {
     let first = run.id(first);
-    let ids = selection.indexes().map(|index| first + index as i64);
-    Arc::new(Int64Array::from_iter_values(ids))
+    values(selection, |index| first + index as i64)
 }
 
 fn times(run: &RunData, all: &[Time], selection: &Selection<'_>) -> ArrayRef {
@@ -337,12 +352,11 @@ fn kinds(
     categories: Categories<'_>,
     selection: &Selection<'_>,
 ) -> Result<ArrayRef> {
-    let kinds = selection.indexes().map(|index| {
+    let kinds: Vec<u32> = selection.map(|index| {
         let name = names.get(index).copied().unwrap_or_default();
-        let kind = run.trace().kind(track.id, name, categories.get(index));
-        kind as u32
+        run.trace().kind(track.id, name, categories.get(index)) as u32
     });
-    arrays::take_texts(kind_labels(), &UInt32Array::from_iter_values(kinds))
+    arrays::take_texts(kind_labels(), &UInt32Array::from(kinds))
 }
 
 fn parent(run: &RunData, slices: &Slices<'_>, index: usize) -> Option<i64> {
@@ -351,16 +365,17 @@ fn parent(run: &RunData, slices: &Slices<'_>, index: usize) -> Option<i64> {
 }
 
 fn args(run: &RunData, selection: &Selection<'_>, id: impl Fn(usize) -> EventId) -> ArrayRef {
-    let texts = selection.indexes();
-    let texts = texts.map(|index| json_args(run.trace(), id(index)));
-    Arc::new(texts.collect::<StringViewArray>())
+    Arc::new(selection.map::<_, StringViewArray>(|index| json_args(run.trace(), id(index))))
 }
 
 fn whole(selection: &Selection<'_>, value: impl FnMut(usize) -> Option<i64>) -> ArrayRef {
-    Arc::new(selection.indexes().map(value).collect::<Int64Array>())
+    Arc::new(selection.map::<_, Int64Array>(value))
+}
+
+fn values(selection: &Selection<'_>, value: impl FnMut(usize) -> i64) -> ArrayRef {
+    Arc::new(Int64Array::from(selection.map::<_, Vec<i64>>(value)))
 }
 
 fn flags(selection: &Selection<'_>, value: impl Fn(usize) -> bool) -> ArrayRef {
-    let flags = selection.indexes().map(|index| Some(value(index)));
-    Arc::new(flags.collect::<BooleanArray>())
+    Arc::new(BooleanArray::from(selection.map::<_, Vec<bool>>(value)))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array as _, AsArray as _, Int64Array, RecordBatch, StringViewArray,
+    Array as _, ArrayRef, AsArray as _, Int64Array, RecordBatch, StringViewArray,
 };
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -250,6 +250,9 @@ fn files_have_the_layout_and_the_metadata_of_a_dataset() {
 /// Most rows of a row group.
 const GROUP_ROWS: i64 = 1 << 18;
 
+/// The text in all rows of a written file.
+const RUN_OF_ROWS: &str = "one run for all of the rows";
+
 /// Returns the text in a row of a written file.
 fn text_of_row(row: i64) -> Option<&'static str> {
     let texts = [
@@ -260,20 +263,36 @@ fn text_of_row(row: i64) -> Option<&'static str> {
     texts[(row % 3) as usize]
 }
 
+/// Returns the numbers in a row of a written file: one value for all rows, one that changes inside the second row group,
+/// and none.
+fn numbers_of_row(row: i64) -> [Option<i64>; 3] {
+    [Some(7), (row >= GROUP_ROWS + 300).then_some(8), None]
+}
+
 /// Writes batches to a Parquet file, each with the rows from one of the bounds to the next. Returns the numbers of rows
 /// of its row groups, and its content.
 fn written(bounds: &[i64]) -> (Vec<i64>, Vec<RecordBatch>) {
     let schema = schema_of(&[
         column("start_ps", Type::BigInt, "Start").unit("ps"),
         column("name", Type::Text, "Name"),
+        column("run", Type::Text, "Run"),
+        column("rank", Type::BigInt, "Rank"),
+        column("device", Type::BigInt, "Device"),
+        column("stream", Type::BigInt, "Stream"),
     ]);
     let mut writer = Writer::new(Format::Parquet, &schema, None).unwrap();
     for bounds in bounds.windows(2) {
         let rows = bounds[0]..bounds[1];
         let texts: StringViewArray = rows.clone().map(text_of_row).collect();
+        let runs: StringViewArray = rows.clone().map(|_| Some(RUN_OF_ROWS)).collect();
+        let numbers = [0, 1, 2].map(|number| -> ArrayRef {
+            let numbers = rows.clone().map(|row| numbers_of_row(row)[number]);
+            Arc::new(numbers.collect::<Int64Array>())
+        });
         let starts = Int64Array::from_iter_values(rows);
-        let batch =
-            RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(starts), Arc::new(texts)]);
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(starts), Arc::new(texts), Arc::new(runs)];
+        columns.extend(numbers);
+        let batch = RecordBatch::try_new(Arc::clone(&schema), columns);
         writer.add(&batch.unwrap()).unwrap();
     }
     writer.finish(false).unwrap();
@@ -296,8 +315,17 @@ fn row_groups_hold_every_row_whatever_the_size_of_the_batches() {
     let mut row = 0;
     for batch in content {
         let texts = batch["name"].as_string::<i32>().iter();
-        for (start, text) in whole(&batch, "start_ps").into_iter().zip(texts) {
+        let runs = batch["run"].as_string::<i32>();
+        assert!(runs.iter().all(|run| run == Some(RUN_OF_ROWS)));
+        let numbers =
+            ["rank", "device", "stream"].map(|name| batch[name].as_primitive::<Int64Type>());
+        for (position, (start, text)) in
+            whole(&batch, "start_ps").into_iter().zip(texts).enumerate()
+        {
             assert_eq!((start, text), (row, text_of_row(row)));
+            let found =
+                numbers.map(|numbers| numbers.is_valid(position).then(|| numbers.value(position)));
+            assert_eq!(found, numbers_of_row(row), "row {row}");
             row += 1;
         }
     }
