@@ -1,9 +1,9 @@
 //! Parquet files: encodings, compression and metadata.
 //!
 //! Ids, starts, tracks and steps ascend in the order of the tables, so their differences are small: they are
-//! delta-encoded. All other columns repeat their values and have dictionaries. Measured on two traces of GPUs, this takes
-//! 7.6 and 7.9 bytes a slice; plain numbers take 12.8 and 15.2. The Arrow schema is left out of the file: readers
-//! would make dictionaries of texts from it, which they then do not group and join.
+//! delta-encoded. All other columns repeat their values and have dictionaries. Measured on two traces of GPUs, this
+//! takes 7.6 and 7.9 bytes a slice; plain numbers take 12.8 and 15.2. The Arrow schema is left out of the file:
+//! readers would make dictionaries of texts from it, which they then do not group and join.
 
 mod group_column;
 
