@@ -2,12 +2,13 @@
 
 use stepscope_remote::proto::profile_analysis_client::ProfileAnalysisClient;
 use stepscope_remote::proto::{
-    EnumProfileSessionsAndToolsRequest, NewProfileSessionRequest, ProfileSessionDataRequest,
+    EnumProfileSessionsAndToolsRequest, NewProfileSessionRequest, NewProfileSessionResponse,
+    ProfileSessionDataRequest, TerminateRequest,
 };
 use tonic::Code;
 use tonic::transport::Channel;
 
-use super::program::{Program, files, stock_request};
+use super::program::{LONG_MS, Program, files, stock_request};
 use super::{count, read, talk};
 
 async fn client(program: &Program) -> ProfileAnalysisClient<Channel> {
@@ -22,13 +23,33 @@ fn new_session(
     root: &std::path::Path,
     hosts: &[String],
 ) -> NewProfileSessionRequest {
-    let request = stock_request(program, root, 1_000);
+    let request = stock_request(program, root, LONG_MS);
     NewProfileSessionRequest {
         repository_root: request.repository_root.clone(),
         session_id: request.session_id.clone(),
         request: Some(request),
         hosts: hosts.to_vec(),
     }
+}
+
+/// Captures these programs until each has recorded whole steps, and ends the captures then: a duration could pass
+/// without a step on a busy machine.
+async fn session_with_steps(
+    client: &ProfileAnalysisClient<Channel>,
+    request: NewProfileSessionRequest,
+    programs: &[&Program],
+) -> NewProfileSessionResponse {
+    let mut client = client.clone();
+    let session = tokio::spawn(async move { client.new_session(request).await });
+    for program in programs {
+        program.until_captured().await;
+        program.until_steps(2).await;
+    }
+    for program in programs {
+        let end = TerminateRequest::default();
+        program.client().await.terminate(end).await.unwrap();
+    }
+    session.await.unwrap().unwrap().into_inner()
 }
 
 fn data(root: &str, session: &str, host: &str, tool: &str) -> ProfileSessionDataRequest {
@@ -51,7 +72,7 @@ fn several_hosts_become_one_run_on_disk() {
         let hosts = [first.address(), second.address(), second.address()];
         let request = new_session(&first, home.path(), &hosts);
         let root = request.repository_root.clone();
-        let answer = client.new_session(request).await.unwrap().into_inner();
+        let answer = session_with_steps(&client, request, &[&first, &second]).await;
         assert_eq!(
             (answer.error_message.as_str(), answer.empty_trace),
             ("", false)
@@ -132,7 +153,7 @@ fn sessions_outside_allowed_directories_stay_in_memory() {
         // No port: this program's own.
         let request = new_session(&program, home.path(), &["localhost".to_owned()]);
         let root = request.repository_root.clone();
-        let answer = client.new_session(request).await.unwrap().into_inner();
+        let answer = session_with_steps(&client, request, &[&program]).await;
         assert!(!answer.empty_trace);
         assert!(
             answer.error_message.contains("allow_directories"),
@@ -176,7 +197,7 @@ fn a_worker_that_fails_costs_the_others_nothing() {
             "169.254.169.254:80".to_owned(),
         ];
         let request = new_session(&program, home.path(), &hosts);
-        let answer = client.new_session(request).await.unwrap().into_inner();
+        let answer = session_with_steps(&client, request, &[&program]).await;
         assert!(!answer.empty_trace);
         let said = &answer.error_message;
         assert!(said.contains(&format!("{dead}: cannot connect")), "{said}");

@@ -16,7 +16,9 @@ use stepscope_remote::{
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
-use super::program::{PATIENCE, Program, request, undisturbed_checksum, until_captured, wait_for};
+use super::program::{
+    LONG_MS, PATIENCE, Program, request, undisturbed_checksum, until_captured, wait_for,
+};
 use super::{count, read, talk};
 
 /// One server at a time in a process, so one test at a time.
@@ -123,7 +125,7 @@ fn stopping_hands_over_what_a_capture_has() {
             client(capturing)
                 .await
                 .unwrap()
-                .profile(request(600_000))
+                .profile(request(LONG_MS))
                 .await
         })
     });
@@ -303,7 +305,7 @@ fn ending() {
     let client = std::thread::Builder::new().spawn(move || {
         talk(async {
             let client = ProfilerServiceClient::connect(to);
-            let _ = client.await.unwrap().profile(request(60_000)).await;
+            let _ = client.await.unwrap().profile(request(LONG_MS)).await;
         });
     });
     talk(async {
@@ -385,7 +387,7 @@ fn a_killed_program_is_only_gone() {
     let mut program = Program::start(&[]);
     talk(async {
         let mut client = program.client().await;
-        let capture = tokio::spawn(async move { client.profile(request(60_000)).await });
+        let capture = tokio::spawn(async move { client.profile(request(LONG_MS)).await });
         program.until_captured().await;
         program.kill();
         let gone = tokio::time::timeout(PATIENCE, capture).await;
@@ -405,14 +407,15 @@ fn a_program_that_ends_during_a_capture_hands_it_over() {
     talk(async {
         let wanted = ProfileRequest {
             session_id: "longer than the program".to_owned(),
-            ..request(60_000)
+            ..request(LONG_MS)
         };
         let mut client = program.client().await;
         let capture = tokio::spawn(async move { client.profile(wanted).await });
         program.until_captured().await;
         program.until_steps(2).await;
         program.end();
-        let answer = capture.await.unwrap().unwrap().into_inner();
+        let ended = tokio::time::timeout(PATIENCE, capture).await;
+        let answer = ended.unwrap().unwrap().unwrap().into_inner();
         assert!(count(&read(&answer.xspace), "forward") > 0);
     });
     assert!(program.finish().status.success());

@@ -20,6 +20,10 @@ const CHILD: &str = "STEPSCOPE_TEST_SERVE";
 /// How long something may take on a machine that is busy with other things before it counts as hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
+/// Duration of a capture that the test ends: longer than [`PATIENCE`], so that a test fails when nothing ends
+/// the capture.
+pub(crate) const LONG_MS: u64 = 600_000;
+
 /// Looks repeatedly until there is a value. Fails with `what` after [`PATIENCE`].
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
@@ -113,6 +117,18 @@ impl Program {
         until_captured(&mut self.client().await).await;
     }
 
+    /// Waits until a capture is under way, or until `capture` has ended: a short one may be over on a busy machine.
+    /// Returns whether one was under way.
+    pub(crate) async fn sees_capture<T>(&self, capture: &tokio::task::JoinHandle<T>) -> bool {
+        let mut client = self.client().await;
+        while !capture.is_finished() {
+            if monitored(&mut client).await.contains(CAPTURE) {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Waits until so many steps have ended after this call: all except the first began after it.
     pub(crate) async fn until_steps(&self, count: u64) {
         let mut client = self.client().await;
@@ -134,7 +150,6 @@ impl Program {
     /// without a step on a busy machine. The loader is at most three batches ahead, so five steps
     /// contain the load of a batch, too.
     pub(crate) async fn capture_steps(&self, mut wanted: ProfileRequest) -> ProfileResponse {
-        const LONG_MS: u64 = 600_000;
         wanted.duration_ms = LONG_MS;
         if let Some(opts) = &mut wanted.opts {
             opts.duration_ms = LONG_MS;
@@ -243,17 +258,25 @@ pub(crate) fn undisturbed_checksum(steps: &str) -> String {
 pub(crate) async fn until_captured(client: &mut ProfilerServiceClient<Channel>) {
     let begun = Instant::now();
     loop {
-        let look = MonitorRequest {
-            duration_ms: 1,
-            monitoring_level: 1,
-            timestamp: false,
-        };
-        let answer = client.monitor(look).await.unwrap().into_inner();
-        if answer.data.contains("Recording: a capture") {
+        let data = monitored(client).await;
+        if data.contains(CAPTURE) {
             return;
         }
-        assert!(begun.elapsed() < PATIENCE, "no capture: {}", answer.data);
+        assert!(begun.elapsed() < PATIENCE, "no capture: {data}");
     }
+}
+
+/// What `Monitor` says while a capture is under way.
+const CAPTURE: &str = "Recording: a capture";
+
+/// The text of `Monitor`.
+async fn monitored(client: &mut ProfilerServiceClient<Channel>) -> String {
+    let look = MonitorRequest {
+        duration_ms: 1,
+        monitoring_level: 1,
+        timestamp: false,
+    };
+    client.monitor(look).await.unwrap().into_inner().data
 }
 
 /// The number of steps that `Monitor` reports.

@@ -1,6 +1,6 @@
 //! Monitor, and the continuous calls: the last moments.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use stepscope_formats::probe::Probe;
 use stepscope_remote::proto::profiler_service_client::ProfilerServiceClient;
@@ -13,7 +13,7 @@ use stepscope_remote::read_clock;
 use tonic::transport::Channel;
 use tonic::{Code, Request};
 
-use super::program::{PATIENCE, Program, files, request, stock_request};
+use super::program::{LONG_MS, PATIENCE, Program, files, request, stock_request};
 use super::{count, read, talk};
 
 fn monitor(duration_ms: u64, monitoring_level: i32) -> MonitorRequest {
@@ -24,17 +24,24 @@ fn monitor(duration_ms: u64, monitoring_level: i32) -> MonitorRequest {
     }
 }
 
-/// Waits until the flight recorder has the last so many seconds.
-async fn until_kept(client: &mut ProfilerServiceClient<Channel>, seconds: f64) {
+/// Takes snapshots of the last so many milliseconds until one fits.
+async fn snapshot_that(
+    client: &mut ProfilerServiceClient<Channel>,
+    last_ms: Option<u64>,
+    fits: impl Fn(&Probe) -> bool,
+) -> Probe {
     let begun = Instant::now();
     loop {
-        let told = client.monitor(monitor(10, 1)).await.unwrap().into_inner();
-        let kept = told.data.split("Recording: the last ").nth(1);
-        let kept = kept.and_then(|rest| rest.split(' ').next());
-        if kept.is_some_and(|kept| kept.parse::<f64>().unwrap() >= seconds) {
-            return;
+        let answer = client.get_snapshot(snapshot("", last_ms)).await;
+        let answer = answer.unwrap().into_inner();
+        assert!(answer.tool_data.is_empty());
+        let probe = read(&answer.xspace);
+        if fits(&probe) {
+            assert!(!answer.empty_trace);
+            return probe;
         }
-        assert!(begun.elapsed() < PATIENCE, "{}", told.data);
+        assert!(begun.elapsed() < PATIENCE, "no such snapshot");
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
@@ -51,14 +58,14 @@ async fn monitor_steps(client: &mut ProfilerServiceClient<Channel>) -> MonitorRe
     }
 }
 
-/// Milliseconds from the first begin to the last end.
+/// Milliseconds from the first begin to the last end; 0 without slices.
 fn spanned_ms(probe: &Probe) -> f64 {
     let begins = probe.slices.iter().map(|slice| slice.start_ps);
     let ends = probe
         .slices
         .iter()
         .map(|slice| slice.start_ps + slice.dur_ps);
-    (ends.max().unwrap() - begins.min().unwrap()) as f64 / 1e9
+    (ends.max().unwrap_or(0) - begins.min().unwrap_or(0)) as f64 / 1e9
 }
 
 fn snapshot(session: &str, last_ms: Option<u64>) -> Request<GetSnapshotRequest> {
@@ -104,17 +111,23 @@ fn monitor_tells_the_steps_and_the_load() {
         ] {
             assert!(answer.data.contains(part), "{part}: {}", answer.data);
         }
-        let busy = answer.data.split("Host busy: ").nth(1).unwrap();
-        let busy: f64 = busy.split('%').next().unwrap().parse().unwrap();
-        assert!(busy > 1.0 && busy <= 105.0, "{busy}");
-
-        let load = client.monitor(monitor(50, 1)).await.unwrap().into_inner();
-        assert!(!load.data.contains("Step time"), "{}", load.data);
-        assert!(load.monitor_result.unwrap().step_time_ms_avg.is_nan());
+        // A busy machine may hold the program up during the whole time, or between the readings of its two clocks.
+        let begun = Instant::now();
+        loop {
+            let load = client.monitor(monitor(50, 1)).await.unwrap().into_inner();
+            assert!(!load.data.contains("Step time"), "{}", load.data);
+            assert!(load.monitor_result.unwrap().step_time_ms_avg.is_nan());
+            let busy = load.data.split("Host busy: ").nth(1).unwrap();
+            let busy: f64 = busy.split('%').next().unwrap().parse().unwrap();
+            if busy > 0.0 && busy <= 105.0 {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{busy}");
+        }
 
         // Beside a capture, and it does not disturb it.
         let mut other = client.clone();
-        let capture = tokio::spawn(async move { other.profile(request(60_000)).await });
+        let capture = tokio::spawn(async move { other.profile(request(LONG_MS)).await });
         program.until_captured().await;
         let beside = monitor_steps(&mut client).await;
         assert!(
@@ -140,24 +153,14 @@ fn monitor_tells_the_steps_and_the_load() {
 
 #[test]
 fn a_program_that_keeps_its_last_moments_gives_them() {
-    let program = Program::start(&["--keep-last", "60000"]);
+    let program = Program::start(&["--keep-last", "600000"]);
     talk(async {
         let mut client = program.client().await;
-        until_kept(&mut client, 0.8).await;
-        let all = client
-            .get_snapshot(snapshot("", None))
-            .await
-            .unwrap()
-            .into_inner();
-        assert!(all.tool_data.is_empty() && !all.empty_trace);
-        let all = read(&all.xspace);
-        let some = client
-            .get_snap_shot(snapshot("", Some(200)))
-            .await
-            .unwrap()
-            .into_inner();
-        let some = read(&some.xspace);
-        assert!(spanned_ms(&all) > 600.0, "{} ms", spanned_ms(&all));
+        let is_whole = |all: &Probe| spanned_ms(all) > 600.0 && count(all, "forward") > 0;
+        snapshot_that(&mut client, None, is_whole).await;
+        // A busy machine may hold the program up for longer than 200 ms.
+        let has_slices = |some: &Probe| !some.slices.is_empty();
+        let some = snapshot_that(&mut client, Some(200), has_slices).await;
         // Only what was under way when the 200 ms began reaches back further.
         let longest = some.slices.iter().map(|slice| slice.dur_ps).max().unwrap();
         let most = 200.0 + longest as f64 / 1e9;
@@ -165,7 +168,7 @@ fn a_program_that_keeps_its_last_moments_gives_them() {
 
         // With a session, but no directory that is allowed: the data comes back.
         let stored = client
-            .get_snapshot(snapshot("mine", Some(300)))
+            .get_snap_shot(snapshot("mine", Some(600_000)))
             .await
             .unwrap()
             .into_inner();
