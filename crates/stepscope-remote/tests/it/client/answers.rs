@@ -1,10 +1,11 @@
 //! Where servers put their data, and what is made of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use stepscope::session::session_name_at;
 use stepscope_remote::proto::ProfileResponse;
 use stepscope_remote::proto::profile_options::AdvancedConfigValue;
 use stepscope_remote::proto::profile_options::advanced_config_value::Value;
@@ -286,9 +287,24 @@ fn captures_in_one_second_are_two_runs_and_nothing_is_replaced() {
     let server = Fake::sends(xspace(1)).start();
     let logs = tempfile::tempdir().unwrap();
     let plain = request(&[&server.address], logs.path());
+    // The names of the next minutes are taken: whenever a capture begins, it is not the first one of its second.
+    let profiles = logs.path().join("plugins/profile");
+    let now_ns = stepscope_model::clock::unix_now_ns();
+    let taken: BTreeSet<_> = (0..600)
+        .map(|second| session_name_at(now_ns + second * 1_000_000_000))
+        .collect();
+    for name in &taken {
+        fs::create_dir_all(profiles.join(name)).unwrap();
+    }
     let (first, _) = observed(&plain);
     let (second, _) = observed(&plain);
     assert_ne!(first.session, second.session);
+    for report in [first, second] {
+        let (time, number) = report.session.rsplit_once('_').unwrap();
+        assert!(taken.contains(time) && number >= "2", "{}", report.session);
+        assert_eq!(names(&report.folder), [server.file_name()]);
+        assert_eq!(names(&profiles.join(time)), [""; 0]);
+    }
 
     let named = CaptureRequest {
         session: Some("x".to_owned()),
