@@ -204,8 +204,9 @@ fn both_shapes(port: u16) {
 fn partly(port: u16) {
     let home = tempfile::tempdir().unwrap();
     let dead = closed_port();
-    let line = format!("127.0.0.1:{port},127.0.0.1:{dead},nonsense --duration-ms 30 --logdir logs");
-    let output = run(home.path(), &line);
+    let line =
+        format!("127.0.0.1:{port},127.0.0.1:{dead},nonsense --duration-ms 3600000 --logdir logs");
+    let output = run_until_steps(home.path(), &line);
     let expected = format!(
         "error: cannot capture 2 of 3 hosts: 127.0.0.1:{dead} (refused), nonsense (bad address); the data of the others is kept"
     );
@@ -217,7 +218,7 @@ fn partly(port: u16) {
     );
     assert!(printed.contains(" events, "), "{printed}");
 
-    let output = run(home.path(), &(line + " --json"));
+    let output = run_until_steps(home.path(), &(line + " --json"));
     assert_eq!(output.status.code(), Some(1));
     let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let oks: Vec<_> = said["hosts"]
@@ -261,8 +262,8 @@ fn for_perfetto(port: u16) {
 
     // The one port that the viewer fetches from is in use, by this or by somebody else.
     let _taken = TcpListener::bind("127.0.0.1:9001");
-    let short = line.replace("--session p", "--session q") + " 30";
-    let output = run(home.path(), &short);
+    let with_link = line.replace("--session p", "--session q") + " 3600000";
+    let output = run_until_steps(home.path(), &with_link);
     let (code, said) = refusal(&output);
     assert!(
         code == 1 && said.contains("port 9001 of this machine is in use\nhelp: "),

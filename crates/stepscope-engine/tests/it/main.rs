@@ -14,7 +14,6 @@ mod watching;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier};
-use std::time::Duration;
 
 use stepscope_engine::{Engine, EngineError, EngineEvent, EngineOptions, RunState};
 use stepscope_model::{ArgError, ArgValue, Limits};
@@ -479,7 +478,8 @@ fn runs_of_directories_with_one_base_name_have_distinct_names() {
     );
 }
 
-/// Program for the next test, which kills it. It records and waits. Does nothing without a folder.
+/// Program for the next test, which kills it. It records and waits until its parent has ended. Does nothing without
+/// a folder.
 #[test]
 #[ignore = "the program of the other tests"]
 fn program_that_gets_killed() {
@@ -493,7 +493,7 @@ fn program_that_gets_killed() {
     }
     let _open = stepscope::span!("still open");
     std::fs::write(std::env::var_os("STEPSCOPE_TEST_READY").unwrap(), "ready").unwrap();
-    std::thread::sleep(Duration::from_mins(5));
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
 }
 
 #[test]
@@ -505,6 +505,7 @@ fn opening_a_directory_recovers_killed_programs_and_leaves_live_ones_alone() {
         .args(["--ignored", "--exact", "program_that_gets_killed"])
         .env("STEPSCOPE_TEST_KILLED", &logs)
         .env("STEPSCOPE_TEST_READY", &ready)
+        .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();

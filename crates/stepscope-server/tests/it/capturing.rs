@@ -382,15 +382,26 @@ async fn a_program_is_captured_and_its_run_is_listed_at_once() {
     let site = Site::new(&[]);
     let program = Program::start();
     let address = format!("localhost:{}", program.server.port());
-    let id = started(&site, &json!({"urls": [address], "duration_ms": 1_000})).await;
-    let end = ended(&site, &id).await;
+    // A second may pass without work on a busy machine.
+    let mut duration_ms = 1_000;
+    let end = loop {
+        let body = json!({"urls": [address], "duration_ms": duration_ms, "retries": 0});
+        let id = started(&site, &body).await;
+        let end = ended(&site, &id).await;
+        if end["phase"] != "empty" {
+            break end;
+        }
+        duration_ms *= 2;
+        assert!(duration_ms < 60_000, "{end}");
+    };
     assert_eq!(end["phase"], "done", "{end}");
     assert_eq!(end["elapsed_ms"], end["total_ms"], "{end}");
     assert_eq!(end["hosts"][0]["state"], "saved");
     assert!(end["hosts"][0]["events"].as_u64() > Some(0), "{end}");
     let run = end["run"].as_str().unwrap();
     let runs = site.ok("/runs").await.json();
-    assert_eq!(runs["runs"][0]["id"], run);
+    let listed = runs["runs"].as_array().unwrap();
+    assert!(listed.iter().any(|row| row["id"] == run), "{runs}");
     let found = site
         .ok(&format!("/runs/{run}/search?q=captured_work"))
         .await;
@@ -407,7 +418,8 @@ async fn a_program_is_captured_and_its_run_is_listed_at_once() {
     assert!(end["hosts"][0]["events"].as_u64() > Some(10), "{end}");
     assert_eq!(end["hosts"][1]["stage"], "refused", "{end}");
     assert_ne!(end["run"], run);
-    assert_eq!(site.ok("/runs").await.json()["total"], 2);
+    let more = site.ok("/runs").await.json();
+    assert_eq!(more["total"].as_u64(), Some(listed.len() as u64 + 1));
 
     // Given up: nothing is kept.
     let body = json!({"urls": [address], "duration_ms": 600_000, "retries": 0});
@@ -417,6 +429,8 @@ async fn a_program_is_captured_and_its_run_is_listed_at_once() {
     let end = ended(&site, &id).await;
     assert_ne!(end["phase"], "failed", "{end}");
     // The program can be captured again.
-    let again = started(&site, &json!({"urls": [address], "duration_ms": 50})).await;
+    let again = started(&site, &body).await;
+    program.until_recorded(&site, &again).await;
+    stop(&site, &again).await;
     assert_eq!(ended(&site, &again).await["phase"], "done");
 }
