@@ -460,38 +460,42 @@ class InCapturesOfOthers(unittest.TestCase):
                     time.sleep(0.001)
                 """
             ).replace("START", start)
-            with self.subTest(start), tempfile.TemporaryDirectory() as folder:
+            with self.subTest(start):
                 running = subprocess.Popen(
                     [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL
                 )
                 try:
                     port = running.stdout.readline().strip()
                     self.assertRegex(port, r"^\d+$")
-                    done = subprocess.run(
-                        [
-                            sys.executable,
-                            "-m",
-                            "jax.collect_profile",
-                            port,
-                            "2000",
-                            f"--log_dir={folder}",
-                            "--no_perfetto_link",
-                            "--python_tracer_level=0",
-                        ],
-                        capture_output=True,
-                        text=True,
-                        timeout=100,
-                        check=False,
-                    )
+                    names = {b"ours", b"label", b"PjitFunction"}
+                    # On a busy machine no step may end in a short time.
+                    for milliseconds in (2_000, 10_000, 50_000):
+                        data = self.captured_by_jax(port, milliseconds)
+                        found = {name for name in names if name in data}
+                        if found == names:
+                            break
+                    self.assertEqual(found, names)
                 finally:
                     running.kill()
                     running.wait()
                     running.stdout.close()
-                files = list(Path(folder).glob("plugins/profile/*/*.xplane.pb"))
-                self.assertEqual(len(files), 1, done.stdout + done.stderr)
-                data = files[0].read_bytes()
-                for name in (b"ours", b"label", b"PjitFunction"):
-                    self.assertIn(name, data)
+
+    def captured_by_jax(self, port, milliseconds):
+        """The file that `jax.collect_profile` writes."""
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [
+                    *(sys.executable, "-m", "jax.collect_profile", port, str(milliseconds)),
+                    *(f"--log_dir={folder}", "--no_perfetto_link", "--python_tracer_level=0"),
+                ],
+                capture_output=True,
+                text=True,
+                timeout=300,
+                check=False,
+            )
+            files = list(Path(folder).glob("plugins/profile/*/*.xplane.pb"))
+            self.assertEqual(len(files), 1, done.stdout + done.stderr)
+            return files[0].read_bytes()
 
 
 class Example(unittest.TestCase):

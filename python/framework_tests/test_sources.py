@@ -266,7 +266,7 @@ class Sources(unittest.TestCase):
                     report = stepscope.capture(
                         f"{server.host}:{server.port}",
                         sys.argv[1],
-                        duration_ms=30_000,
+                        duration_ms=600_000,
                         end_when=lambda: rounds > 20,
                     )
                 done.set(); thread.join()

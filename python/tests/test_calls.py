@@ -146,7 +146,7 @@ class Calls(unittest.TestCase):
         go, done = threading.Event(), threading.Event()
 
         def early():
-            go.wait(10)
+            go.wait(60)
             leaf("early")
             done.set()
 
@@ -155,7 +155,7 @@ class Calls(unittest.TestCase):
 
         def work():
             go.set()
-            done.wait(10)
+            self.assertTrue(done.wait(60))
             late = threading.Thread(target=branch, name="late bird")
             late.start()
             late.join()

@@ -281,7 +281,7 @@ class Command(unittest.TestCase):
                 # Node.js builds the viewer, also for `pip install .`.
                 self.assertIn('id="app"' if shutil.which("npm") else "<title>stepscope", page)
                 server.send_signal(signal.SIGINT)
-                self.assertIn(server.wait(20), (0, 130, -signal.SIGINT))
+                self.assertIn(server.wait(60), (0, 130, -signal.SIGINT))
 
 
 @unittest.skipUnless(PEERS, "STEPSCOPE_PEERS_PYTHON names no Python with jax")

@@ -1,3 +1,4 @@
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,7 +12,12 @@ import xspace
 from recorded import files, run_python
 
 import stepscope
+from stepscope import _core
 from stepscope.recording import _captures
+
+
+# Duration of a capture that the test ends.
+LONG_MS = 600_000
 
 
 class Remote(unittest.TestCase):
@@ -54,12 +60,40 @@ class Remote(unittest.TestCase):
 
         return some_more
 
-    def capture(self, address, **more):
+    def is_recorded(self):
+        return self.recorded > 100
+
+    def is_sampled(self):
+        counts = _core.sampling_counts()
+        return counts is not None and counts[0] > 20 and self.is_recorded()
+
+    def capture(self, address, end_when=None, **more):
         """Capture until the working thread has recorded enough: a time may pass without its work."""
         self.recorded = 0
         return stepscope.capture(
-            address, self.folder, duration_ms=30_000, end_when=lambda: self.recorded > 100, **more
+            address, self.folder, duration_ms=LONG_MS, end_when=end_when or self.is_recorded, **more
         )
+
+    def collect_profile(self, port, *options, end_when=None):
+        """Run `collect_profile`, and press Ctrl-C when the working thread has recorded enough."""
+        self.recorded = 0
+        command = [sys.executable, "-m", "stepscope.collect_profile", str(port), str(LONG_MS)]
+        program = subprocess.Popen(
+            [*command, "--log_dir", str(self.folder), "--no_perfetto_link", *options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with program:
+            try:
+                is_enough, until = end_when or self.is_recorded, time.monotonic() + 60
+                while not is_enough() and program.poll() is None and time.monotonic() < until:
+                    time.sleep(0.01)
+                program.send_signal(signal.SIGINT)
+                _, errors = program.communicate(timeout=60)
+            finally:
+                program.kill()
+        self.assertEqual(program.returncode, 0, errors)
 
     def test_capture_of_this_process_contains_its_calls(self):
         self.busy()
@@ -144,7 +178,8 @@ class Remote(unittest.TestCase):
             address = f"{server.host}:{server.port}"
 
             def captured(**options):
-                report = self.capture(address, options=stepscope.ProfileOptions(**options))
+                options = stepscope.ProfileOptions(**options)
+                report = self.capture(address, self.is_sampled, options=options)
                 return xspace.read(report.hosts[0].path)
 
             sampled = captured(python_sampling_hz=200)
@@ -176,7 +211,7 @@ class Remote(unittest.TestCase):
             options = stepscope.ProfileOptions(device_tracer_level=0, advanced_configuration=given)
             address = f"{server.host}:{server.port}"
             stepscope.capture(
-                address, self.folder, duration_ms=30_000, options=options, end_when=lambda: start.called
+                address, self.folder, duration_ms=LONG_MS, options=options, end_when=lambda: start.called
             )
         (asked,) = start.call_args.args
         self.assertEqual(dict(asked.advanced_configuration), given)
@@ -226,17 +261,7 @@ class Remote(unittest.TestCase):
     def test_collect_profile_captures_another_process(self):
         self.busy()
         with stepscope.start_server(0) as server:
-            done = subprocess.run(
-                [
-                    sys.executable,
-                    *("-m", "stepscope.collect_profile", str(server.port), "1000"),
-                    *("--log_dir", str(self.folder), "--no_perfetto_link"),
-                ],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-        self.assertEqual(done.returncode, 0, done.stderr)
+            self.collect_profile(server.port)
         self.assertTrue(xspace.read(files(self.folder)[0]).named("busy"))
 
     def test_collect_profile_accepts_the_profiler_options_of_jax(self):
@@ -259,16 +284,7 @@ class Remote(unittest.TestCase):
         self.busy()
         with stepscope.start_server(0) as server:
             asked = ["--python_tracer_level", "0", "--python_sampling_hz", "500"]
-            done = subprocess.run(
-                [
-                    *(sys.executable, "-m", "stepscope.collect_profile", str(server.port), "1000"),
-                    *("--log_dir", str(self.folder), "--no_perfetto_link", *asked),
-                ],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-        self.assertEqual(done.returncode, 0, done.stderr)
+            self.collect_profile(server.port, *asked, end_when=self.is_sampled)
         lines = {event.line for event in xspace.read(files(self.folder)[0]).events}
         self.assertTrue([line for line in lines if line.endswith("(sampled)")], lines)
 

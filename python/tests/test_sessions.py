@@ -240,7 +240,7 @@ class Perfetto(InAFolder):
             with urllib.request.urlopen(address) as answer:
                 self.assertEqual(answer.read(), b"content")
                 allowed = answer.headers["Access-Control-Allow-Origin"]
-            self.assertEqual(server.wait(10), 0)
+            self.assertEqual(server.wait(60), 0)
         self.assertEqual(allowed, "https://ui.perfetto.dev")
         self.assertEqual(_perfetto_link.PORT, 9001)
 
@@ -256,7 +256,7 @@ class Perfetto(InAFolder):
         with socket.create_connection(("127.0.0.1", port)):
             with urllib.request.urlopen(address, timeout=30) as answer:
                 self.assertEqual(gzip.decompress(answer.read()), b"{}")
-            self.assertEqual(program.wait(timeout=30), 0)
+            self.assertEqual(program.wait(timeout=60), 0)
 
     def test_perfetto_link_on_a_busy_port_is_a_warning(self):
         from stepscope.recording import _perfetto_link
@@ -376,7 +376,7 @@ class Endings(InAFolder):
         with program:
             program.stdout.readline()
             program.send_signal(signal.SIGINT)
-            _, errors = program.communicate(timeout=30)
+            _, errors = program.communicate(timeout=60)
         self.assertIn("KeyboardInterrupt", errors)
         self.assertIn("inside", self.names().names())
 

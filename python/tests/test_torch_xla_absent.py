@@ -273,7 +273,7 @@ class Server(unittest.TestCase):
             again = xp.start_server(port)
             self.assertEqual(again.port, port)
             with mock.patch.object(xp, "capture", capture):
-                report = xp.trace(f"localhost:{port}", self.folder, duration_ms=30_000)
+                report = xp.trace(f"localhost:{port}", self.folder, duration_ms=600_000)
         finally:
             done.set()
             thread.join()
