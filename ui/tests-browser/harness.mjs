@@ -80,7 +80,9 @@ export async function startProgram(folder) {
   const path = process.env.STEPSCOPE_SERVE;
   if (path === undefined || !existsSync(path)) return undefined;
   const portFile = join(folder, `port-${performance.now()}`);
-  const child = spawn(path, ['--port', '0', '--port-file', portFile, '--seconds', '120'], { stdio: 'ignore' });
+  // It ends with this process at the latest, which holds its standard input.
+  const stdio = ['pipe', 'ignore', 'ignore'];
+  const child = spawn(path, ['--port', '0', '--port-file', portFile, '--until-eof'], { stdio });
   for (let tries = 0; !existsSync(portFile); tries += 1) {
     const late = tries * 50 > PATIENCE_MS;
     if (late || child.exitCode !== null) throw new Error(`STEPSCOPE_SERVE: ${path} does not listen`);
@@ -125,11 +127,19 @@ export async function openPage(browser, origin, options = {}) {
   const faults = [];
   const inFlight = new Set();
   const isOpen = () => [...inFlight].some((open) => !new URL(open.url()).pathname.endsWith('/events'));
-  /** Waits until the page has had all its answers for a while; its line of news stays open. */
+  const twoFrames = () =>
+    page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
+  /**
+   * Waits until the page has had all its answers and asks for nothing more, though its timers pass and it draws
+   * frames; its line of news stays open.
+   */
   const quiet = async () => {
-    for (let tries = 0, calm = 0; calm < 5; tries += 1) {
-      if (tries * 100 > PATIENCE_MS) throw new Error('the page went on asking');
+    const until = performance.now() + PATIENCE_MS;
+    for (let calm = 0; calm < 5; ) {
+      if (performance.now() > until) throw new Error('the page went on asking');
       await page.waitForTimeout(100);
+      // On a busy machine a frame, and with it the next request, may come late.
+      await twoFrames();
       calm = isOpen() ? 0 : calm + 1;
     }
   };

@@ -103,11 +103,6 @@ export const capture = [
           );
           await captureOf(page).click();
           assert.equal((await asked).postDataJSON().duration_ms, 4000);
-          await page.getByRole('button', { name: 'Stop early' }).waitFor();
-          await page.waitForFunction(
-            () => document.querySelector('[data-testid="capture-running"]')?.getAttribute('data-phase') === 'recording',
-          );
-          await axe(page, `a running capture, ${scheme}`);
           // The dialog goes, and the new run's Overview is there.
           await page.waitForFunction(() => location.pathname.startsWith('/run/'), undefined, { timeout: 240_000 });
           await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
@@ -130,7 +125,10 @@ export const capture = [
           await captureOf(page).click();
           await page.waitForFunction(
             () => document.querySelector('[data-testid="capture-running"]')?.getAttribute('data-phase') === 'recording',
+            undefined,
+            { timeout: PATIENCE_MS },
           );
+          await axe(page, `a running capture, ${scheme}`);
           await page.waitForFunction(
             () => document.querySelector('[data-testid="capture-running"] progress')?.value > 1000,
             undefined,
