@@ -15,10 +15,10 @@ import unittest
 import wire
 from programs import (
     FOR_EVER_MS,
-    INTERVAL_MS,
     WAIT_S,
     Program,
     at_one_time,
+    capture_until_recorded,
     free_port,
     info,
     jax_program,
@@ -37,8 +37,9 @@ class CaptureJax(unittest.TestCase):
     def test_an_interval_holds_annotations_steps_and_python_calls(self) -> None:
         with scratch() as logdir, jax_program() as (program, port):
             address = f"localhost:{port}"
-            ended = stepscope(
-                *("capture", address, "--duration-ms", INTERVAL_MS, "--logdir", logdir),
+            ended = capture_until_recorded(
+                [program],
+                *(address, "--duration-ms", FOR_EVER_MS, "--logdir", logdir),
                 *("--session", "first", "--json"),
             )
             self.assertEqual(ended.code, 0, ended)
@@ -64,11 +65,12 @@ class CaptureJax(unittest.TestCase):
             self.assertEqual(program.terminate(), 0, program.text)
 
     def test_two_processes_are_two_hosts_of_one_run(self) -> None:
-        with scratch() as logdir, jax_program() as (_, one), jax_program() as (_, two):
+        with scratch() as logdir, jax_program() as (first, one), jax_program() as (second, two):
             begin = time.time_ns()
-            ended = stepscope(
-                *("capture", f"localhost:{one},localhost:{two}"),
-                *("--duration-ms", INTERVAL_MS, "--logdir", logdir),
+            ended = capture_until_recorded(
+                [first, second],
+                f"localhost:{one},localhost:{two}",
+                *("--duration-ms", FOR_EVER_MS, "--logdir", logdir),
             )
             self.assertEqual(ended.code, 0, ended)
             self.assertEqual(
@@ -84,9 +86,10 @@ class CaptureJax(unittest.TestCase):
                 self.assertGreater(seen_by_jax(path)["load_batch"], 10)
 
     def test_levels_are_honoured(self) -> None:
-        with scratch() as logdir, jax_program() as (_, port):
-            ended = stepscope(
-                *("capture", f"localhost:{port}", "--duration-ms", INTERVAL_MS, "--logdir", logdir),
+        with scratch() as logdir, jax_program() as (program, port):
+            ended = capture_until_recorded(
+                [program],
+                *(f"localhost:{port}", "--duration-ms", FOR_EVER_MS, "--logdir", logdir),
                 *("--host-tracer-level", 1, "--python-tracer-level", 0),
             )
             self.assertEqual(ended.code, 0, ended)
@@ -95,8 +98,8 @@ class CaptureJax(unittest.TestCase):
             self.assertFalse([name for name in events if "next_batch" in name], events)
 
     def test_the_shape_of_collect_profile(self) -> None:
-        with scratch() as logdir, jax_program() as (_, port):
-            ended = stepscope("capture", port, INTERVAL_MS, "--logdir", logdir)
+        with scratch() as logdir, jax_program() as (program, port):
+            ended = capture_until_recorded([program], port, FOR_EVER_MS, "--logdir", logdir)
             self.assertEqual(ended.code, 0, ended)
             self.assertGreater(seen_by_jax(one_recording(logdir))["load_batch"], 5)
 

@@ -25,7 +25,6 @@ import grpc
 import wire
 from programs import (
     FOR_EVER_MS,
-    INTERVAL_MS,
     WAIT_S,
     Program,
     one_recording,
@@ -74,8 +73,8 @@ class Faults(unittest.TestCase):
 
     @classmethod
     def capture(cls) -> None:
-        """Capture 100 ms with raw messages, or longer if the machine was suspended; the capture must have spans."""
-        for milliseconds in (100, INTERVAL_MS):
+        """Capture 100 ms with raw messages, or longer on a busy machine; the capture must have spans."""
+        for milliseconds in (100 << doublings for doublings in range(10)):
             with wire.channel(cls.port) as channel:
                 spans = wire.xspace_of(wire.call(channel, "Profile", wire.profile_request(milliseconds)))
             if b"matmul_block" in spans:
@@ -143,8 +142,10 @@ class Faults(unittest.TestCase):
             self.free_again()
 
     def test_a_deadline_that_passes_ends_its_capture(self) -> None:
-        with wire.channel(self.port) as channel, self.assertRaises(grpc.RpcError) as caught:
-            wire.call(channel, "Profile", wire.profile_request(FOR_EVER_MS), 0.5)
+        with wire.channel(self.port) as channel:
+            answer = self.start_capture(channel, FOR_EVER_MS, seconds=2)
+            with self.assertRaises(grpc.RpcError) as caught:
+                answer.result()
         # Both sides have a timeout; the server reports that it gave up, the client that the deadline expired.
         self.assertIn(caught.exception.code().name, ("CANCELLED", "DEADLINE_EXCEEDED"))
         self.free_again()
@@ -162,11 +163,13 @@ class Faults(unittest.TestCase):
     def is_busy(self) -> bool:
         return wire.is_busy(self.port)
 
-    def start_capture(self, channel: grpc.Channel, milliseconds: int, session: str = "wire") -> grpc.Future:
-        """Start a capture; retry when a probe blocked it."""
+    def start_capture(
+        self, channel: grpc.Channel, milliseconds: int, session: str = "wire", seconds: float = WAIT_S
+    ) -> grpc.Future:
+        """Start a capture; start it again when a probe blocked it, or its `seconds` passed before it began."""
 
         def begin() -> grpc.Future | None:
-            answer = wire.future(channel, "Profile", wire.profile_request(milliseconds, session))
+            answer = wire.future(channel, "Profile", wire.profile_request(milliseconds, session), seconds)
             while not answer.done():
                 if self.is_busy() and not answer.done():
                     return answer

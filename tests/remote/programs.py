@@ -262,6 +262,21 @@ def stepscope(*arguments: object, seconds: float = WAIT_S) -> Ended:
     return run(stepscope_binary(), *arguments, seconds=seconds)
 
 
+def capture_until_recorded(programs: list[Program], *arguments: object) -> Ended:
+    """
+    Run `stepscope capture` and end it by Ctrl-C when each JAX program has recorded its steps.
+
+    The arguments set an interval of `FOR_EVER_MS`. It is the first capture of these programs.
+    """
+    begin = time.monotonic()
+    with Program([stepscope_binary(), "capture", *arguments]) as running:
+        for program in programs:
+            program.wait_for_line("recorded")
+        running.process.send_signal(signal.SIGINT)
+        code = running.wait()
+        return Ended(code, running.text, "", time.monotonic() - begin)
+
+
 def info(path: Path) -> dict:
     """Return the output of `stepscope info --json`; every run must be complete."""
     ended = stepscope("info", "--json", "--no-cache", path)
