@@ -429,6 +429,7 @@ async fn a_program_is_captured_and_its_run_is_listed_at_once() {
     let end = ended(&site, &id).await;
     assert_ne!(end["phase"], "failed", "{end}");
     // The program can be captured again.
+    let body = json!({"urls": [address], "duration_ms": 600_000});
     let again = started(&site, &body).await;
     program.until_recorded(&site, &again).await;
     stop(&site, &again).await;
