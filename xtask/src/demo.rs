@@ -1,6 +1,7 @@
 //! `cargo xtask demo`: records an example and shows it in the viewer, from a clean clone.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -26,11 +27,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     if let Outcome::NotRun(why) = ui::build(false)? {
         bail!("the viewer cannot be built: {why}");
     }
-    println!("\n2. building stepscope");
-    let binary = Build::Release.command()?;
+    println!("\n2. building stepscope and the example");
+    let (binary, example) = Build::Demo.command_and_example()?;
     println!("\n3. training the example");
     let log_directory = log_directory("demo");
-    train(Build::Release, &log_directory)?;
+    train(&mut shell::program(&example), &log_directory)?;
     println!("\n4. where the time went");
     shell::run(
         shell::program(&binary)
@@ -55,13 +56,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     shell::run(&mut view)
 }
 
-/// Trains the example and records into a log directory.
-pub(crate) fn train(build: Build, log_directory: &Path) -> Result<()> {
+/// Runs the command that trains the example, which records into a log directory.
+pub(crate) fn train(training: &mut Command, log_directory: &Path) -> Result<()> {
     if log_directory.exists() {
         std::fs::remove_dir_all(log_directory)
             .with_context(|| format!("cannot empty {}", log_directory.display()))?;
     }
-    shell::run(build.training().arg("--").arg(log_directory))
+    shell::run(training.arg(log_directory))
 }
 
 /// Returns the log directory of recordings by the demo and the tests.

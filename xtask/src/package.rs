@@ -69,7 +69,7 @@ fn maturin_arguments(build: Build) -> String {
     let profile = format!("--profile {}", build.profile());
     match build {
         Build::Dev => format!("{profile} --features {AS_IN_TESTS}"),
-        Build::Release | Build::Packaged => profile,
+        _ => profile,
     }
 }
 

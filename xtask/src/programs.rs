@@ -13,6 +13,9 @@ pub(crate) const COLLECTORS: [(&str, &str); 2] = [
     ("stepscope-rocm", "libstepscope_rocm.so"),
 ];
 
+/// The example of the demo: a package, and its program.
+const EXAMPLE: &str = "rust_mnist";
+
 /// How programs are compiled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Build {
@@ -21,6 +24,8 @@ pub(crate) enum Build {
     Dev,
     /// As users build them.
     Release,
+    /// Built in half the time of a release: not for measurements.
+    Demo,
     /// As a release uploads them: smaller, and longer to build.
     Packaged,
 }
@@ -31,6 +36,7 @@ impl Build {
         match self {
             Self::Dev => "dev",
             Self::Release => "release",
+            Self::Demo => "demo",
             Self::Packaged => "packaged",
         }
     }
@@ -39,6 +45,13 @@ impl Build {
     pub(crate) fn command(self) -> Result<PathBuf> {
         self.build(&["--package", "stepscope-cli"])?;
         Ok(self.folder().join("stepscope"))
+    }
+
+    /// Builds the `stepscope` command and the example of the demo at once, and returns their paths.
+    pub(crate) fn command_and_example(self) -> Result<(PathBuf, PathBuf)> {
+        self.build(&["--package", "stepscope-cli", "--package", EXAMPLE])?;
+        let folder = self.folder();
+        Ok((folder.join("stepscope"), folder.join(EXAMPLE)))
     }
 
     /// Builds the collectors of devices and returns the paths of their libraries.
@@ -69,7 +82,7 @@ impl Build {
             // The selection of `cargo test`: features of dependencies follow from it, and with others cargo would
             // build half of the workspace again.
             Self::Dev => build.args(["--bins", "--examples", "--tests"]),
-            Self::Release | Self::Packaged => {
+            Self::Release | Self::Demo | Self::Packaged => {
                 build.args(["--profile", self.profile()]).args(selection)
             }
         };
@@ -79,15 +92,15 @@ impl Build {
     fn folder(self) -> PathBuf {
         shell::target_dir().join(match self {
             Self::Dev => "debug",
-            Self::Release | Self::Packaged => self.profile(),
+            Self::Release | Self::Demo | Self::Packaged => self.profile(),
         })
     }
 
-    /// Creates a command that trains the example of the demo.
+    /// Creates a command that builds the example of the demo and trains it.
     pub(crate) fn training(self) -> Command {
         let mut train = shell::cargo();
-        train.args(["run", "--quiet", "--package", "rust_mnist"]);
-        train.args(["--profile", self.profile()]);
+        train.args(["run", "--quiet", "--package", EXAMPLE]);
+        train.args(["--profile", self.profile(), "--"]);
         train
     }
 }

@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 }
 
 fn example() -> Result<Outcome> {
-    demo::train(Build::Dev, &demo::log_directory("test"))?;
+    demo::train(&mut Build::Dev.training(), &demo::log_directory("test"))?;
     Ok(Outcome::Ok)
 }
 
