@@ -1,11 +1,9 @@
 //! An open run, and what tables compute of it once: names as text arrays, steps, devices, launches.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
-use datafusion::arrow::array::{RecordBatch, StringViewArray, StringViewBuilder};
-use datafusion::error::{DataFusionError, Result};
-use rustc_hash::FxHashMap;
+use datafusion::arrow::array::{StringViewArray, StringViewBuilder};
 use stepscope_analysis::device::Devices;
 use stepscope_analysis::launch::Launches;
 use stepscope_analysis::parallel::Cancel;
@@ -19,8 +17,6 @@ type StepSpan = (Time, Time, i64);
 
 /// Steps by file and process.
 type StepsByRank = BTreeMap<(usize, Option<i64>), Vec<StepSpan>>;
-/// The rows of a table, or why there are none.
-type TableCell = OnceLock<std::result::Result<RecordBatch, String>>;
 
 /// An open run.
 pub struct RunData {
@@ -38,7 +34,6 @@ pub struct RunData {
     steps: OnceLock<StepsByRank>,
     step_marks: OnceLock<BTreeMap<EventId, i64>>,
     launches: OnceLock<Option<Arc<Launches>>>,
-    tables: Mutex<FxHashMap<&'static str, Arc<TableCell>>>,
 }
 
 impl std::fmt::Debug for RunData {
@@ -64,7 +59,6 @@ impl RunData {
             steps: OnceLock::new(),
             step_marks: OnceLock::new(),
             launches: OnceLock::new(),
-            tables: Mutex::default(),
         }
     }
 
@@ -124,20 +118,6 @@ impl RunData {
                 .map(|name| name.map(short_symbol_name))
                 .collect::<StringViewArray>()
         })
-    }
-
-    /// Returns the rows of a small table: those that `build` returns on the first call for this name.
-    pub fn rows_of(
-        &self,
-        table: &'static str,
-        build: impl FnOnce(&Self) -> Result<RecordBatch>,
-    ) -> Result<RecordBatch> {
-        let cell = {
-            let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(tables.entry(table).or_default())
-        };
-        let built = cell.get_or_init(|| build(self).map_err(|error| error.to_string()));
-        built.clone().map_err(DataFusionError::Execution)
     }
 
     /// Returns the launches of all device work.

@@ -11,7 +11,7 @@ use crate::events::Events;
 use crate::functions::FUNCTIONS;
 use crate::rows::Rows;
 use crate::schema::{Column, Type, column};
-use crate::tables::{LISTED_TABLES, TABLES};
+use crate::tables::TABLES;
 use crate::views;
 
 const COLUMNS: &[Column] = &[
@@ -45,11 +45,6 @@ pub fn all() -> Vec<(&'static str, &'static str, &'static [Column])> {
     ];
     all.extend(
         TABLES
-            .iter()
-            .map(|table| (table.name, table.row, table.columns)),
-    );
-    all.extend(
-        LISTED_TABLES
             .iter()
             .map(|table| (table.name, table.row, table.columns)),
     );

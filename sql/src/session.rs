@@ -29,7 +29,7 @@ use crate::functions;
 use crate::locked::{self, MemoryLimits, Reach};
 use crate::run_data::RunData;
 use crate::schema_table;
-use crate::tables::{LISTED_TABLES, RunListing, RunTable, TABLES};
+use crate::tables::{RunTable, TABLES};
 use crate::views;
 
 /// Longest accepted query, bytes.
@@ -315,13 +315,7 @@ impl Session {
             register(events.table(), Arc::new(table));
         }
         for table in TABLES {
-            register(
-                table.name,
-                Arc::new(RunTable::new(table, Arc::clone(&runs))),
-            );
-        }
-        for table in LISTED_TABLES {
-            register(table.name, Arc::new(RunListing::new(table, &runs)));
+            register(table.name, Arc::new(RunTable::new(table, &runs)));
         }
         register("args", Arc::new(ArgsTable::new(Arc::clone(&runs))));
         if let Ok(table) = schema_table::table() {

@@ -11,7 +11,7 @@ use crate::dataset::{Dataset, RUNS};
 use crate::locked::MemoryLimits;
 use crate::run_data::RunData;
 use crate::session::Session;
-use crate::tables::collectives::{CALLS, CLOCKS, COLLECTIVES};
+use crate::tables::collectives::{CALLS, CLOCKS, COLLECTIVES, collective_calls};
 use crate::tables::run::RunTableRow;
 
 /// Tables that compare the files of a run: the join makes them.
@@ -137,7 +137,7 @@ async fn write_calls(
     dataset: &Path,
     folder: &Path,
 ) -> Result<WrittenTable, ExportError> {
-    let calls = (CALLS.build)(data);
+    let calls = collective_calls(data);
     let calls = calls.map_err(|error| ExportError::Table(CALLS.name, Box::new(error)))?;
     let target = TableTarget {
         dataset,

@@ -1,5 +1,7 @@
 //! `allocations`: what allocators handed out.
 
+use std::sync::Arc;
+
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
 use stepscope_analysis::memory::Memory;
@@ -43,7 +45,7 @@ pub(super) const ALLOCATIONS: Table = Table {
         ),
         column("layer", Type::Text, "The module of the model around it"),
     ],
-    build: allocations,
+    list: |data| Ok(Arc::new(allocations(data)?)),
 };
 
 fn allocations(data: &RunData) -> Result<RecordBatch> {

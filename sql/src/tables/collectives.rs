@@ -1,5 +1,7 @@
 //! `collectives`: each participant's part of each collective.
 
+use std::sync::Arc;
+
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
 use rustc_hash::FxHashMap;
@@ -83,7 +85,7 @@ pub(crate) const COLLECTIVES: Table = Table {
         )
         .unit("bytes_per_second"),
     ],
-    build: collectives,
+    list: |data| Ok(Arc::new(collectives(data)?)),
 };
 
 fn collectives(data: &RunData) -> Result<RecordBatch> {
@@ -216,10 +218,10 @@ pub(crate) const CALLS: Table = Table {
         )
         .unit("ps"),
     ],
-    build: collective_calls,
+    list: |data| Ok(Arc::new(collective_calls(data)?)),
 };
 
-fn collective_calls(data: &RunData) -> Result<RecordBatch> {
+pub(crate) fn collective_calls(data: &RunData) -> Result<RecordBatch> {
     let trace = data.trace();
     let devices = Devices::from_trace(trace, data.cancel()).map_err(stopped)?;
     let none = Launches::default();
@@ -274,7 +276,7 @@ pub(crate) const CLOCKS: Table = Table {
         )
         .unit("ps"),
     ],
-    build: clocks,
+    list: |data| Ok(Arc::new(clocks(data)?)),
 };
 
 fn clocks(data: &RunData) -> Result<RecordBatch> {

@@ -1,5 +1,7 @@
 //! `devices` and `gaps`: accelerators, and the times in which they ran nothing.
 
+use std::sync::Arc;
+
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
 use rustc_hash::FxHashMap;
@@ -51,7 +53,7 @@ pub(super) const DEVICES: Table = Table {
         )
         .unit("bytes"),
     ],
-    build: devices,
+    list: |data| Ok(Arc::new(devices(data)?)),
 };
 
 fn devices(data: &RunData) -> Result<RecordBatch> {
@@ -138,7 +140,7 @@ pub(super) const GAPS: Table = Table {
         .unit("event"),
         common::STEP,
     ],
-    build: gaps,
+    list: |data| Ok(Arc::new(gaps(data)?)),
 };
 
 fn gaps(data: &RunData) -> Result<RecordBatch> {

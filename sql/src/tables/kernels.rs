@@ -21,13 +21,13 @@ use stepscope_model::vocabulary::kineto::MODULE_CALL;
 use stepscope_model::{Dur, NameId, Time, TrackId};
 use stepscope_store::{EventId, Slices, Trace, Track};
 
-use super::listed::{ListedTable, Listing};
+use super::listing::{Listing, Table};
 use super::stopped;
 use crate::rows::Rows;
 use crate::run_data::RunData;
 use crate::schema::{Column, Type, column, common};
 
-pub(super) const KERNELS: ListedTable = ListedTable {
+pub(super) const KERNELS: Table = Table {
     name: "kernels",
     row: "a kernel, copy or memset on a device",
     columns: &[

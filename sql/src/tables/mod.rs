@@ -1,42 +1,23 @@
-//! Tables of a run: the small ones are computed as a whole on first use and cached, the others are listed.
+//! Tables of a run but those of events and arguments.
 
 mod allocations;
 pub(crate) mod collectives;
 mod devices;
 mod kernels;
-mod listed;
+mod listing;
 mod ops;
 mod programs;
-mod provider;
 pub(crate) mod run;
 mod statistics;
 pub(crate) mod steps;
 pub(crate) mod tracks;
 
-use datafusion::arrow::array::RecordBatch;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::DataFusionError;
 use stepscope_model::Cancelled;
 
-use crate::run_data::RunData;
-use crate::schema::Column;
+pub use listing::{Listing, RunTable, Table};
 
-pub use listed::{ListedTable, Listing, RunListing};
-pub use provider::RunTable;
-
-/// A table of a run.
-#[derive(Debug)]
-pub struct Table {
-    /// Name.
-    pub name: &'static str,
-    /// One row is this.
-    pub row: &'static str,
-    /// Columns.
-    pub columns: &'static [Column],
-    /// Computes the rows.
-    pub build: fn(&RunData) -> Result<RecordBatch>,
-}
-
-/// Every small table.
+/// Every table of runs but those of events and arguments.
 pub const TABLES: &[Table] = &[
     run::RUNS,
     run::FILES,
@@ -54,10 +35,9 @@ pub const TABLES: &[Table] = &[
     statistics::NAMES,
     statistics::PROFILES,
     programs::INSTRUCTIONS,
+    ops::OPS,
+    kernels::KERNELS,
 ];
-
-/// Every table whose rows are listed.
-pub const LISTED_TABLES: &[ListedTable] = &[ops::OPS, kernels::KERNELS];
 
 /// Converts the end of a cancelled analysis.
 fn stopped(_: Cancelled) -> DataFusionError {

@@ -15,13 +15,12 @@ use stepscope_model::vocabulary::kineto::MODULE_CALL;
 use stepscope_store::{Slices, Track};
 
 use super::kernels::{layer_of, whole};
-use super::listed::{ListedTable, Listing};
-use super::stopped;
+use super::{Listing, Table, stopped};
 use crate::arrays;
 use crate::run_data::RunData;
 use crate::schema::{Column, Type, column, common};
 
-pub(super) const OPS: ListedTable = ListedTable {
+pub(super) const OPS: Table = Table {
     name: "ops",
     row: "an occurrence of an operation",
     columns: &[

@@ -1,5 +1,7 @@
 //! `instructions`: the instructions of compiled programs, run or not.
 
+use std::sync::Arc;
+
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::{DataFusionError, Result};
 
@@ -35,7 +37,7 @@ pub(super) const INSTRUCTIONS: Table = Table {
             "The computation that a fusion, call or loop runs",
         ),
     ],
-    build: instructions,
+    list: |data| Ok(Arc::new(instructions(data)?)),
 };
 
 fn instructions(data: &RunData) -> Result<RecordBatch> {

@@ -1,6 +1,7 @@
 //! `runs`, `files`, `facts`, `diagnostics`: a run as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
@@ -77,7 +78,7 @@ pub(crate) const RUNS: Table = Table {
             "Version of the layout of the tables",
         ),
     ],
-    build: runs,
+    list: |data| Ok(Arc::new(runs(data)?)),
 };
 
 /// The row of a run.
@@ -264,7 +265,7 @@ pub(crate) const FILES: Table = Table {
         )
         .unit("count"),
     ],
-    build: files,
+    list: |data| Ok(Arc::new(files(data)?)),
 };
 
 fn files(data: &RunData) -> Result<RecordBatch> {
@@ -312,7 +313,7 @@ pub(super) const HOSTS: Table = Table {
         )
         .unit("count"),
     ],
-    build: hosts,
+    list: |data| Ok(Arc::new(hosts(data)?)),
 };
 
 fn hosts(data: &RunData) -> Result<RecordBatch> {
@@ -390,7 +391,7 @@ pub(super) const FACTS: Table = Table {
         column("type", Type::Text, "Type of the value"),
         column("value", Type::Text, "Value"),
     ],
-    build: facts,
+    list: |data| Ok(Arc::new(facts(data)?)),
 };
 
 fn facts(data: &RunData) -> Result<RecordBatch> {
@@ -431,7 +432,7 @@ pub(crate) const DIAGNOSTICS: Table = Table {
         column("detail", Type::Text, "The first details"),
         column("advice", Type::Text, "What to do"),
     ],
-    build: diagnostics,
+    list: |data| Ok(Arc::new(diagnostics(data)?)),
 };
 
 fn diagnostics(data: &RunData) -> Result<RecordBatch> {

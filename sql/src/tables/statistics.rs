@@ -1,6 +1,7 @@
 //! `names` and `profiles`: sums by name, and rows of statistics without a timeline.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
@@ -29,7 +30,7 @@ pub(super) const NAMES: Table = Table {
         column("max_ps", Type::BigInt, "Longest duration").unit("ps"),
         column("longest_id", Type::BigInt, "The longest slice").unit("event"),
     ],
-    build: names,
+    list: |data| Ok(Arc::new(names(data)?)),
 };
 
 /// File (of a host), name, category, kind.
@@ -165,7 +166,7 @@ pub(super) const PROFILES: Table = Table {
         )
         .unit("ps"),
     ],
-    build: profiles,
+    list: |data| Ok(Arc::new(profiles(data)?)),
 };
 
 fn profiles(data: &RunData) -> Result<RecordBatch> {

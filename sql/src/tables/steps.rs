@@ -1,5 +1,7 @@
 //! `steps`: the steps of each rank, and where their time went.
 
+use std::sync::Arc;
+
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
 use stepscope_analysis::run_profile::{AnalysisScope, RunProfile};
@@ -78,7 +80,7 @@ pub(crate) const STEPS: Table = Table {
             "The repeating name, where no steps are marked",
         ),
     ],
-    build: steps,
+    list: |data| Ok(Arc::new(steps(data)?)),
 };
 
 fn steps(data: &RunData) -> Result<RecordBatch> {

@@ -1,5 +1,7 @@
 //! `tracks` and `flows`.
 
+use std::sync::Arc;
+
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
 use stepscope_model::{Time, TrackKind};
@@ -49,7 +51,7 @@ pub(super) const TRACKS: Table = Table {
         column("first_ps", Type::BigInt, "Its first event").unit("ps"),
         column("last_ps", Type::BigInt, "End of its last event").unit("ps"),
     ],
-    build: tracks,
+    list: |data| Ok(Arc::new(tracks(data)?)),
 };
 
 const fn kind(track: &Track) -> &'static str {
@@ -139,7 +141,7 @@ pub(crate) const FLOWS: Table = Table {
         column("kind", Type::Text, "Category of links in the file"),
         column("key", Type::BigInt, "Number of the link in its category"),
     ],
-    build: flows,
+    list: |data| Ok(Arc::new(flows(data)?)),
 };
 
 fn flows(data: &RunData) -> Result<RecordBatch> {

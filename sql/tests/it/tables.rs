@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use stepscope_engine::{Run, SqlRun, open_each};
 use stepscope_sql::locked::MemoryLimits;
 use stepscope_sql::schema_table;
 use stepscope_sql::session::Session;
-use stepscope_sql::tables::{LISTED_TABLES, ListedTable, RunListing};
+use stepscope_sql::tables::{RunTable, TABLES, Table};
 use stepscope_test_data::Corpus;
 
 use crate::support::{ask, number, one, open, open_all, runtime, try_ask};
@@ -522,10 +523,10 @@ fn open_cause(name: &str) -> Session {
     open_all(&[causes.join(name).join("trace")])
 }
 
-/// Returns columns of a listed table, in the order of the partitions that each run has.
-fn read_listed(
+/// Returns columns of a table, in the order of the partitions that each run has.
+fn read_table(
     session: &Session,
-    table: &'static ListedTable,
+    table: &'static Table,
     columns: &[&str],
     partitions: usize,
     batch_rows: usize,
@@ -534,7 +535,7 @@ fn read_listed(
         .with_target_partitions(partitions)
         .with_batch_size(batch_rows);
     let context = SessionContext::new_with_config(config);
-    let listing = Arc::new(RunListing::new(table, session.runs()));
+    let listing = Arc::new(RunTable::new(table, session.runs()));
     context.register_table(table.name, listing).unwrap();
     runtime().block_on(async {
         let frame = context.table(table.name).await.unwrap();
@@ -550,7 +551,7 @@ fn read_listed(
 }
 
 /// Traces with operations on several threads and with kernels on several devices: of two runs, and of one run.
-fn sessions_of_listed_tables() -> [Session; 2] {
+fn sessions_of_tables() -> [Session; 2] {
     let folder = Corpus::committed().path("torch_cpu");
     let paths = ["cpu_modules.pt.trace.json.gz", "cpu_optim.pt.trace.json.gz"]
         .map(|name| folder.join(name));
@@ -558,30 +559,35 @@ fn sessions_of_listed_tables() -> [Session; 2] {
 }
 
 #[test]
-fn listed_tables_have_the_same_rows_in_any_number_of_partitions() {
-    let mut rows = [0; LISTED_TABLES.len()];
-    for session in sessions_of_listed_tables() {
-        for (table, rows) in LISTED_TABLES.iter().zip(&mut rows) {
+fn tables_have_the_same_rows_in_any_number_of_partitions() {
+    let mut rows: BTreeMap<&str, usize> = BTreeMap::new();
+    for session in sessions_of_tables() {
+        for table in TABLES {
             let columns: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
-            let whole = read_listed(&session, table, &columns, 1, 8_192);
+            let whole = read_table(&session, table, &columns, 1, 8_192);
             for (partitions, batch_rows) in [(1, 100), (2, 7), (5, 64), (64, 100)] {
-                let found = read_listed(&session, table, &columns, partitions, batch_rows);
+                let found = read_table(&session, table, &columns, partitions, batch_rows);
                 assert!(found == whole, "{} in {partitions}", table.name);
             }
-            *rows += whole.num_rows();
+            *rows.entry(table.name).or_default() += whole.num_rows();
         }
     }
-    assert!(rows.iter().all(|rows| *rows > 500), "{rows:?}");
+    assert!(rows["ops"] > 500 && rows["kernels"] > 500, "{rows:?}");
+    let empty = |table: &str| rows[table] == 0;
+    assert!(
+        !["runs", "tracks", "steps", "names"].into_iter().any(empty),
+        "{rows:?}"
+    );
 }
 
 #[test]
-fn columns_of_listed_tables_are_the_same_alone_and_together() {
-    for session in sessions_of_listed_tables() {
-        for table in LISTED_TABLES {
+fn columns_of_tables_are_the_same_alone_and_together() {
+    for session in sessions_of_tables() {
+        for table in TABLES {
             let columns: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
-            let whole = read_listed(&session, table, &columns, 1, 8_192);
+            let whole = read_table(&session, table, &columns, 1, 8_192);
             for (index, name) in columns.iter().enumerate() {
-                let alone = read_listed(&session, table, &[*name], 1, 8_192);
+                let alone = read_table(&session, table, &[*name], 1, 8_192);
                 let (alone, together) = (alone.column(0), whole.column(index));
                 assert!(alone == together, "{}.{name}", table.name);
             }
@@ -593,7 +599,7 @@ fn columns_of_listed_tables_are_the_same_alone_and_together() {
 
 #[test]
 fn operations_are_the_slices_with_their_ids() {
-    for session in sessions_of_listed_tables() {
+    for session in sessions_of_tables() {
         let row = one(
             &session,
             "SELECT count(*) AS n, count(DISTINCT o.id) AS ids, count(*) FILTER (WHERE o.run = s.run \
