@@ -23,7 +23,7 @@ use crate::parallel::{self, Cancel};
 /// Blocks that one thread visits before it takes the next ones.
 pub(super) const CHUNK_BLOCKS: usize = 1 << 10;
 /// The same for the segments of a long block.
-const CHUNK_SEGMENTS: usize = 1 << 16;
+pub(super) const CHUNK_SEGMENTS: usize = 1 << 16;
 
 /// Blocks of the segments of a graph.
 #[derive(Clone, Debug, Default)]
@@ -224,6 +224,21 @@ impl Blocks {
     #[inline]
     pub fn segments(&self, block: usize) -> Range<usize> {
         self.first[block] as usize..self.first[block + 1] as usize
+    }
+
+    /// Splits the segments of the blocks that have more than [`CHUNK_SEGMENTS`] into chunks of at most so many, each with
+    /// its block.
+    pub(super) fn long_blocks(&self) -> Vec<(usize, Range<usize>)> {
+        let blocks = (0..self.graph.len()).map(|block| (block, self.segments(block)));
+        let long = blocks.filter(|(_, segments)| segments.len() > CHUNK_SEGMENTS);
+        let chunks = long.flat_map(|(block, segments)| {
+            let starts = segments.clone().step_by(CHUNK_SEGMENTS);
+            starts.map(move |start| {
+                let end = segments.end.min(start + CHUNK_SEGMENTS);
+                (block, start..end)
+            })
+        });
+        chunks.collect()
     }
 
     /// Returns the block that contains a segment.

@@ -6,12 +6,13 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use stepscope_model::{Cancelled, NameId};
 use stepscope_store::pages;
 
 use super::CriticalPath;
-use super::blocks::{Blocks, CHUNK_BLOCKS};
+use super::blocks::{Blocks, CHUNK_BLOCKS, CHUNK_SEGMENTS};
 use super::graph::{DependencyGraph, LagKind, SegmentKind};
 use super::path::{PathKind, PathSegment};
 use super::replay::{Changes, Times, Unchanged, replay};
@@ -405,10 +406,10 @@ impl CriticalPath<'_> {
         cancel: &Cancel,
     ) -> Result<u64, Cancelled> {
         let graph = self.graph();
-        let longer = |block: usize, selected: &mut u64| {
-            let range = self.blocks.segments(block);
+        let longer = |block: usize, segments: Range<usize>, selected: &mut u64| {
+            let first = self.blocks.segments(block).start;
             let mut sum = 0_i64;
-            for segment in range.clone() {
+            for segment in segments {
                 let is_selected = lengths.iter().any(|change| change.selects(segment));
                 *selected += u64::from(is_selected);
                 if is_selected {
@@ -416,7 +417,7 @@ impl CriticalPath<'_> {
                     let new = self.changed_length(block, segment, lengths);
                     sum = sum.saturating_add(new.saturating_sub(own));
                 }
-                if segment > range.start && !changed.lags.is_empty() {
+                if segment > first && !changed.lags.is_empty() {
                     let lag = graph.begin[segment].saturating_sub(graph.end[segment - 1]);
                     let new = changed.lag_of(segment, graph.gap_kind(segment), lag);
                     sum = sum.saturating_add(new.saturating_sub(lag));
@@ -433,12 +434,33 @@ impl CriticalPath<'_> {
             || 0,
             |selected, first, chunk| {
                 for (block, sum) in (first..).zip(chunk) {
-                    *sum = longer(block, selected);
+                    let segments = self.blocks.segments(block);
+                    if segments.len() <= CHUNK_SEGMENTS {
+                        *sum = longer(block, segments, selected);
+                    }
                 }
             },
         )?;
+        // A thread without dependencies is one block: work for all processors.
+        let chunks = self.blocks.long_blocks();
+        let of_chunks = parallel::scan_items(
+            &chunks,
+            graph.len(),
+            cancel,
+            || (0, Vec::new()),
+            |(selected, sums), (block, segments)| {
+                sums.push((*block, longer(*block, segments.clone(), selected)));
+            },
+        )?;
+        let mut count: u64 = counts.into_iter().sum();
+        for (selected, sums) in of_chunks {
+            count += selected;
+            for (block, sum) in sums {
+                all[block] = sum.saturating_add(all[block]);
+            }
+        }
         changed.longer = all;
-        Ok(counts.into_iter().sum())
+        Ok(count)
     }
 
     /// Predicts the length of the window with a factor on some segments.

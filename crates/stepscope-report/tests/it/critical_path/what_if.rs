@@ -33,6 +33,28 @@ fn presets_predict_the_window() {
 }
 
 #[test]
+fn scenarios_change_every_operation_of_a_long_thread() {
+    // So many that several threads share its segments: operations of two names, and the step between them.
+    const PAIRS: i64 = 40_000;
+    let mut file = Kineto::new(None);
+    file.step(0, (0, PAIRS * 10));
+    for start in (0..PAIRS).map(|pair| pair * 10) {
+        file.op("aten::a", (start, start + 4), 1);
+        file.op("aten::b", (start + 5, start + 7), 1);
+    }
+    let (_folder, run) = run_of(&file);
+    let changes = ["host:aten::a=x0.5", "host:aten::b=0", "host=x0.5"];
+    let found = report(&run.trace, "op", &changes);
+    assert_eq!(predictions(&found), [8, 8, 5].map(|us| (PAIRS * us) as f64));
+    let selected = scenarios(&found);
+    let saved = selected.iter().map(|row| row["saved_ns"].as_f64().unwrap());
+    assert_eq!(
+        saved.collect::<Vec<_>>(),
+        [2, 2, 5].map(|us| (PAIRS * us * 1_000) as f64)
+    );
+}
+
+#[test]
 fn order_of_the_changes_has_no_effect() {
     let (_folder, run) = run_of(&two_kernels());
     let mut changes = [
