@@ -281,6 +281,10 @@ fn compare(
     Ok(())
 }
 
+/// Processes that measure a part. A virtual machine may take up to 3 s for its first use of a GiB of memory, which is
+/// longer than a path, and a tenth of that the next time.
+const PART_PROCESSES: usize = 3;
+
 /// Shapes of large traces: a description, and the files they are generated from.
 const SHAPES: &[(&str, &str)] = &[
     (
@@ -393,13 +397,27 @@ pub(super) fn large(results: &mut Results) -> Result<Outcome> {
             };
             reports.set(name, shape, cell);
         }
-        // In a process of its own: a report may keep what a part computes.
-        for line in measure(PARTS)? {
-            if let Some(name) = line["part"].as_str() {
+        let mut times: Vec<(String, Times)> = Vec::new();
+        for _ in 0..PART_PROCESSES {
+            // Not the process of the reports: they may keep what a part computes.
+            for line in measure(PARTS)? {
+                let Some(name) = line["part"].as_str() else {
+                    continue;
+                };
                 let figure = |key: &str| line[key].as_f64().unwrap_or(f64::NAN);
-                let cell = format!("{:.2} / {:.2}", figure("wall_s"), figure("processor_s"));
-                parts.set(name, shape, cell);
+                let found = Times {
+                    wall: figure("wall_s"),
+                    processor: figure("processor_s"),
+                };
+                match times.iter_mut().find(|(known, _)| known == name) {
+                    Some((_, least)) => *least = least.least(found),
+                    None => times.push((name.to_owned(), found)),
+                }
             }
+        }
+        for (name, times) in times {
+            let cell = format!("{:.2} / {:.2}", times.wall, times.processor);
+            parts.set(&name, shape, cell);
         }
     }
     let stores = stores.join("; ");
@@ -416,8 +434,11 @@ pub(super) fn large(results: &mut Results) -> Result<Outcome> {
     parts.write(
         results,
         "A comparison and the critical path over 20 million slices",
-        "The same traces. Each cell: seconds / processor time of all threads, of the first time. *A side* reads a run for a comparison, \
-         which has two of them. Asked: a comparison below 3 s, the path below 2 s, a scenario below 0.3 s.",
+        &format!(
+            "The same traces. Each cell: seconds / processor time of all threads, of the first time in a process, the least of \
+             {PART_PROCESSES} processes. *A side* reads a run for a comparison, which has two of them. Asked: a comparison below 3 s, the \
+             path below 2 s, a scenario below 0.3 s."
+        ),
         "part",
     );
     Ok(Outcome::Ok)
