@@ -15,7 +15,6 @@ import stepscope
 from stepscope import _core
 from stepscope.recording import _captures
 
-
 # Duration of a capture that the test ends.
 LONG_MS = 600_000
 

@@ -70,15 +70,15 @@ fn the_start_is_waited_for() {
         assert!(now_ns() >= begin_ns + duration_ms * 1_000_000);
         let probe = read(&answer.xspace);
         let starts = probe.slices.iter().filter(|slice| slice.name == "forward");
-        let first_ps = starts.map(|slice| slice.start_ps).min();
-        if let Some(since_ps) = first_ps.filter(|_| is_early) {
+        let earliest = starts.map(|slice| slice.start_ps).min();
+        if let Some(since_ps) = earliest.filter(|_| is_early) {
             let first_ns = probe.epoch.unwrap().unix_ns.unwrap() + since_ps / 1_000;
             assert!(first_ns >= begin_ns.cast_signed(), "{first_ns} {begin_ns}");
             break;
         }
         ahead_ms *= 2;
         duration_ms *= 2;
-        assert!(duration_ms < LONG_MS, "{is_early} {first_ps:?}");
+        assert!(duration_ms < LONG_MS, "{is_early} {earliest:?}");
     }
 }
 
