@@ -80,9 +80,9 @@ fn last_seconds_are_saved_and_the_flight_recorder_continues() {
     }
     // Covers the open span and not the one before it. A save that the machine stopped for a second
     // covers less: it is repeated.
-    let (mut saves, mut saved) = (0_u64, None);
+    let (mut tries, mut saved) = (0_u64, None);
     wait_until("a save within a second", || {
-        saves += 1;
+        tries += 1;
         let last = start.elapsed() + Duration::from_secs(1);
         let report = save_last(last).unwrap();
         saved = (start.elapsed() <= last).then_some((last, report));
@@ -140,14 +140,14 @@ fn last_seconds_are_saved_and_the_flight_recorder_continues() {
 
     let status = flight_status().unwrap();
     assert_eq!((status.dropped, status.paused), (0, false));
-    assert_eq!(status.saves, saves);
+    assert_eq!(status.saves, tries);
     assert!(status.covered >= Duration::from_millis(1_200) && status.bytes > 0);
     stop_flight().unwrap();
     assert!(!stepscope::is_recording() && flight_status().is_none());
-    assert_eq!(files(dir.path()).len() as u64, saves);
+    assert_eq!(files(dir.path()).len() as u64, tries);
     let left = std::fs::read_dir(dir.path().join("plugins/profile")).unwrap();
     let left = left.count() as u64;
-    assert_eq!(left, saves, "the journal and its folder are gone");
+    assert_eq!(left, tries, "the journal and its folder are gone");
 }
 
 #[test]
