@@ -9,6 +9,8 @@ use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::compat::torch::{
     self, KeyAverage, KeyAverages, TableOptions, TimeUnit, TorchGrouping,
 };
+use stepscope_engine::report::report::Sentence;
+use stepscope_engine::report::reports::unlinked_device_events;
 use stepscope_formats::chrome_json;
 
 use crate::read::RunData;
@@ -77,7 +79,9 @@ impl TorchEvents {
 
     /// What a reader of the figures must know, one sentence each.
     fn notes(&self, py: Python<'_>) -> Vec<String> {
-        py.detach(|| self.grouped_by(TorchGrouping::default()).notes.clone())
+        let averages = py.detach(|| self.grouped_by(TorchGrouping::default()));
+        let note = unlinked_device_events(&averages);
+        note.iter().map(Sentence::to_string).collect()
     }
 }
 

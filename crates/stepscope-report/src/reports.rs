@@ -27,6 +27,7 @@ mod torch_table;
 use std::ops::Range;
 
 pub use error::ReportError;
+pub use torch_table::unlinked_device_events;
 
 use stepscope_model::spelling::nearest;
 use stepscope_model::{Cancelled, Profile, ProfileKind, Time};

@@ -112,8 +112,8 @@ pub struct KeyAverages {
     pub with_flops: bool,
     /// Files that contain such events, in the run's order.
     pub files: Vec<usize>,
-    /// Notes for the reader.
-    pub notes: Vec<String>,
+    /// Number of device events that name no operator and no call that launched them.
+    pub unlinked: u64,
 }
 
 /// Key that separates rows of several files.
@@ -159,8 +159,8 @@ impl KeyAverages {
     pub fn without_rows(&self) -> Self {
         Self {
             rows: Vec::new(),
-            notes: Vec::new(),
             files: Vec::new(),
+            unlinked: 0,
             ..*self
         }
     }

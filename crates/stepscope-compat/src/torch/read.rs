@@ -40,7 +40,7 @@ pub fn averages(
         all.use_device = all.use_device.or(facts.use_device);
         all.profile_memory |= facts.profile_memory;
         all.with_flops |= facts.with_flops;
-        all.notes.extend(facts.notes);
+        all.unlinked += facts.unlinked;
         sums.add(rows);
     }
     all.rows = sums.rows();
@@ -63,7 +63,7 @@ struct Facts {
     use_device: Option<&'static str>,
     profile_memory: bool,
     with_flops: bool,
-    notes: Vec<String>,
+    unlinked: u64,
 }
 
 /// Applies `compute` to the events of each file that has some, in the order of the files.
@@ -162,7 +162,7 @@ impl<'a> Events<'a> {
             use_device: use_device(&collected, records.device()),
             profile_memory: flag("profile_memory") || !records.is_empty(),
             with_flops: flag("with_flops"),
-            notes: Vec::new(),
+            unlinked: 0,
         };
         if work.as_ref().is_some_and(|work| work.named) {
             move_cross_thread_calls(trace, &mut collected, cancel)?;
@@ -186,27 +186,21 @@ impl<'a> Events<'a> {
             shared: Shared::default(),
             zero,
         };
-        events.fill(
-            by,
-            facts.with_flops,
-            work.as_ref(),
-            &thread_of,
-            &mut facts.notes,
-            cancel,
-        )?;
+        let work = work.as_ref();
+        facts.unlinked = events.fill(by, facts.with_flops, work, &thread_of, cancel)?;
         Ok(Some((events, facts)))
     }
 
-    /// Reads the requested arguments and computes the figures.
+    /// Reads the requested arguments and computes the figures. Returns the number of unlinked device events: see
+    /// [`KeyAverages::unlinked`].
     fn fill(
         &mut self,
         by: TorchGrouping,
         with_flops: bool,
         work: Option<&Work>,
         thread_of: &[u32],
-        notes: &mut Vec<String>,
         cancel: &Cancel,
-    ) -> Result<(), Cancelled> {
+    ) -> Result<u64, Cancelled> {
         let (trace, words) = (self.trace, self.words);
         let threads = &self.threads;
         // One thread processes all functions of a thread.
@@ -224,14 +218,10 @@ impl<'a> Events<'a> {
                 (thread_events.stack, thread_events.sequence) = (Vec::new(), Vec::new());
             }
         }
+        let mut unlinked = 0;
         if let Some(work) = work {
             let links: Links = links::find(trace, &self.threads, thread_of, work, cancel)?;
-            if links.unlinked > 0 {
-                notes.push(format!(
-                    "{} device events name no operator and no call that launched them; they count in their own rows only",
-                    links.unlinked
-                ));
-            }
+            unlinked = links.unlinked;
             if with_stacks {
                 let calls = if work.named {
                     links::operators(trace, &self.threads, cancel)?
@@ -253,7 +243,7 @@ impl<'a> Events<'a> {
         if with_stacks {
             stacks::add_backward_stacks(trace, words, &mut self.threads);
         }
-        Ok(())
+        Ok(unlinked)
     }
 
     fn figures(&mut self, cancel: &Cancel) -> Result<(), Cancelled> {

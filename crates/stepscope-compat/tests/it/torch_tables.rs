@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use stepscope_test_data::{Corpus, corpus_tests};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_compat::torch::{self, KeyAverage, KeyAverages, SortBy, TableOptions, TorchGrouping};
 use stepscope_engine::Run;
@@ -21,6 +21,32 @@ const BY_NAME: TorchGrouping = TorchGrouping {
 
 fn averages(run: &Run, by: TorchGrouping) -> KeyAverages {
     torch::averages(&run.trace, by, None, &Cancel::default()).unwrap()
+}
+
+#[test]
+fn device_events_without_a_launching_call_are_counted() {
+    let event = |category: &str, thread: &str, ts: u64, args: Value| {
+        let mut event =
+            json!({ "ph": "X", "cat": category, "name": category, "dur": 10, "ts": ts });
+        (event["pid"], event["tid"], event["args"]) = (0.into(), thread.into(), args);
+        event
+    };
+    let kernel = |start, correlation: u64| {
+        let args = json!({ "device": 0, "stream": 7, "correlation": correlation });
+        event("kernel", "stream 7", start, args)
+    };
+    let events = [
+        event("cpu_op", "1", 0, json!({ "External id": 1 })),
+        event("cuda_runtime", "1", 2, json!({ "correlation": 5 })),
+        kernel(20, 5),
+        kernel(40, 6),
+    ];
+    let file =
+        json!({ "schemaVersion": 1, "deviceProperties": [{ "id": 0 }], "traceEvents": events });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pt.trace.json");
+    std::fs::write(&path, file.to_string()).unwrap();
+    assert_eq!(averages(&open(&path), BY_NAME).unlinked, 1);
 }
 
 /// Lists the generated files that have torch's own averages.

@@ -5,7 +5,7 @@ use stepscope_store::Trace;
 
 use crate::report::{
     Cell, Column, Link, Report, Sentence, SentencePart, Table, Unit, count, duration, in_sentence,
-    sentence,
+    sentence, with_thousands,
 };
 use crate::reports::Options;
 use stepscope_analysis::parallel::Cancel;
@@ -86,8 +86,18 @@ fn describe(report: &mut Report, averages: &KeyAverages) {
     report.scalar("calls", "Calls", Unit::Count, calls);
 }
 
+/// Returns the note on device events that no operator has; `None` without any.
+pub fn unlinked_device_events(events: &KeyAverages) -> Option<Sentence> {
+    (events.unlinked > 0).then(|| {
+        sentence!(
+            "{} device events name no operator and no call that launched them; they count in their own rows only",
+            with_thousands(events.unlinked)
+        )
+    })
+}
+
 fn notes(report: &mut Report, events: &KeyAverages, grouping: TorchGrouping) {
-    report.notes.extend(events.notes.iter().map(Sentence::from));
+    report.notes.extend(unlinked_device_events(events));
     if events.files.len() > 1 {
         report.note(sentence!(
             "{} files of the run are summed up",
