@@ -206,6 +206,27 @@ class Samples(unittest.TestCase):
         self.assert_contains(event, span)
         self.assertGreaterEqual(counts["taken"], 52)
 
+    def test_sample_lasts_until_the_next_one(self):
+        def first():
+            await_samples(1)
+
+        def second():
+            await_samples(1)
+
+        def program():
+            for _ in range(20):
+                first()
+                second()
+
+        run, _ = sampled(program)
+        track = run.track("MainThread (sampled)")
+        slices = [event for event in track.slices if function(event) in ("first", "second")]
+        self.assertGreaterEqual(len(slices), 20)
+        for event, following in zip(slices, slices[1:], strict=False):
+            # Where samples were missed, it ends earlier, but not before a period.
+            if end_ps(event) != following.start_ps:
+                self.assertGreaterEqual(event.duration_ps, 10**12 // 100)
+
     def test_every_period_is_a_sample_taken_or_missed(self):
         def settle():
             """Return a sum of samples: of all periods up to the first time, of none after the second."""

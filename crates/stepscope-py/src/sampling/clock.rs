@@ -176,10 +176,9 @@ fn run(shared: &Shared, period: Duration, method: SampleMethod) {
         (before, ffi::PyEval_SaveThread())
     };
     let mut tracks = Tracks::default();
-    let mut length = Period {
-        begin: Timestamp::now(),
-        end: Timestamp::now(),
-    };
+    let begin = Timestamp::now();
+    // The first tick sets its end.
+    let mut length = Period { begin, end: begin };
     let mut deadline = Instant::now() + period;
     let mut asked_at = Instant::now();
     let mut main_serves = method == SampleMethod::AskMain;
