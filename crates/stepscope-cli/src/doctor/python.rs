@@ -51,16 +51,23 @@ impl Python {
     }
 }
 
-/// Starts Python, if there is one. The error explains what is missing.
-pub(super) fn find(machine: &Machine, named: Option<&Path>) -> Result<Python, String> {
+/// Starts Python. The error is the check that says why not: no Python is absent, one that does not start hinders
+/// recording.
+pub(super) fn find(machine: &Machine, named: Option<&Path>) -> Result<Python, Check> {
     let file = match named {
         Some(file) => file.to_owned(),
         None => ["python", "python3"]
             .into_iter()
             .find_map(|name| machine.program(name))
-            .ok_or("neither python nor python3 is on PATH")?,
+            .ok_or_else(|| {
+                Check::absent("python", "Python", "neither python nor python3 is on PATH")
+            })?,
     };
-    let failed = |cause: &dyn std::fmt::Display| format!("{}: {cause}", file.display());
+    let failed = |cause: &dyn std::fmt::Display| {
+        let found = format!("{}: {cause}", file.display());
+        let help = "name another Python: stepscope doctor --python .venv/bin/python";
+        Check::problem("python", "Python", found, help)
+    };
     let mut child = Command::new(&file)
         .args(["-c", PROBE])
         .stdin(Stdio::null())
@@ -86,10 +93,10 @@ pub(super) fn find(machine: &Machine, named: Option<&Path>) -> Result<Python, St
 }
 
 /// Checks Python and its packages.
-pub(super) fn checks(machine: &Machine, python: Result<&Python, &String>) -> Vec<Check> {
+pub(super) fn checks(machine: &Machine, python: Result<&Python, &Check>) -> Vec<Check> {
     let python = match python {
         Ok(python) => python,
-        Err(cause) => return vec![Check::absent("python", "Python", cause)],
+        Err(check) => return vec![check.clone()],
     };
     let mut found = vec![interpreter(python), package(machine, python)];
     found.extend(jax(python));
@@ -358,9 +365,17 @@ mod tests {
             (&[3, 11, 7][..], Some("1"))
         );
         let fake = FakeMachine::new().program("python", "#!/bin/sh\necho no; exit 1\n");
-        let cause = find(&fake.machine, None).unwrap_err();
-        assert!(cause.contains("does not run a small program"), "{cause}");
-        let cause = find(&FakeMachine::new().machine, None).unwrap_err();
-        assert!(cause.contains("on PATH"), "{cause}");
+        let check = find(&fake.machine, None).unwrap_err();
+        assert_eq!(check.state, State::Problem);
+        assert!(
+            check.found.contains("does not run a small program"),
+            "{check:?}"
+        );
+        let check = find(&fake.machine, Some(Path::new("/no/such/python"))).unwrap_err();
+        assert_eq!(check.state, State::Problem);
+        assert!(check.found.starts_with("/no/such/python: "), "{check:?}");
+        let check = find(&FakeMachine::new().machine, None).unwrap_err();
+        assert_eq!(check.state, State::Absent);
+        assert!(check.found.contains("on PATH"), "{check:?}");
     }
 }
