@@ -1,3 +1,4 @@
+import itertools
 import os
 import sys
 import tempfile
@@ -222,7 +223,7 @@ class Samples(unittest.TestCase):
         track = run.track("MainThread (sampled)")
         slices = [event for event in track.slices if function(event) in ("first", "second")]
         self.assertGreaterEqual(len(slices), 20)
-        for event, following in zip(slices, slices[1:], strict=False):
+        for event, following in itertools.pairwise(slices):
             # Where samples were missed, it ends earlier, but not before a period.
             if end_ps(event) != following.start_ps:
                 self.assertGreaterEqual(event.duration_ps, 10**12 // 100)
