@@ -154,7 +154,7 @@ class ProfileOptions:
     python_tracer_level
         1 (default): every call of a Python or C function is a slice, as in JAX; 0: none.
     python_sampling_hz
-        Look at the stacks of all Python threads so many times a second instead, 1 to 10,000: the choice for
+        Samples the stacks of all Python threads, 1 to 10,000 times a second, instead of tracing calls: for
         long runs. Calls are then traced only if `python_tracer_level` is set as well. 0 (default): never.
     crash_safe
         Keep the buffers in files of the session's folder, so that a killed program loses nothing but
@@ -171,7 +171,7 @@ class ProfileOptions:
         system and at least 1 GiB.
     at_limit
         What happens when the recording has reached one of these limits: ``"keep_latest"`` (default)
-        removes its oldest part, again and again; ``"stop"`` ends it, and `stop_trace` writes the
+        removes its oldest part each time; ``"stop"`` ends it, and `stop_trace` writes the
         events so far. One line on stderr and a warning in the file state it.
     memory_limit_bytes
         Bytes of memory for a recording that is not kept in files. Default: 1 GiB.
