@@ -55,7 +55,7 @@ const FENCED: &[(&str, &[&str])] = &[
     (
         "serde",
         &[
-            // For `report/wire.rs` alone: part "words", ADR 0017.
+            // For `report/wire.rs` and `compare/wire.rs` alone: part "words", ADR 0017.
             "stepscope-report",
             "stepscope-engine",
             "stepscope-server",
