@@ -13,8 +13,9 @@
 //! `docs/guide/assistants.md` is the guide for users, `docs/reference/mcp.md` lists tools and limits.
 //!
 //! **Invariant:** every answer is bounded, and says how to get what it leaves out.
-//! **Invariant:** no tool writes, opens a socket, or reads a file outside of the engine's paths, the import cache and
-//! the user's data directory; `capture` connects to the addresses that the user allowed and writes below the engine's paths.
+//! **Invariant:** no tool opens a socket, and none reads or writes a file outside of the engine's paths, the engine's
+//! caches and the user's data directory. Two exceptions: the engine fetches the files of paths that are URLs, and `capture`
+//! connects to the addresses that the user allowed and writes below the engine's paths.
 //! **Invariant:** text from traces reaches a client with its control characters visible and its markup escaped.
 
 #![allow(
