@@ -70,7 +70,7 @@ impl HtaKind {
         }
     }
 
-    /// Returns the bit in [`RankTimes::by_kinds_us`]; zero for waits.
+    /// Returns the bit of this kind in an index of [`RankTimes::by_kinds_us`].
     const fn bit(self) -> usize {
         match self {
             Self::Computation => 1,
@@ -110,7 +110,8 @@ pub struct RankTimes {
     /// Time in which exactly each set of kinds ran: bit 0 computation, bit 1 communication, bit 2 memory, bit 3
     /// waits.
     pub by_kinds_us: [i64; 16],
-    /// Number of kernels and copies that were left out because they belong to the last step.
+    /// Number of kernels, copies and waits that were left out because their call started in or after the last step, or
+    /// is unknown.
     pub left_out: u64,
     /// Idle time by stream, in the order of the trace's tracks.
     pub streams: Vec<StreamIdle>,

@@ -7,7 +7,7 @@
 //!
 //! The accounting rule: an action's total is the sum of its labels' times (clipped to the range, if one is
 //! given), its count their number, its mean the quotient. Actions nest, so totals of different actions overlap.
-//! The whole is the time from the run's first to its last timestamp.
+//! The whole is the range, by default from the run's first to its last timestamp.
 
 use std::ops::Range;
 

@@ -73,7 +73,7 @@ impl EventClass {
         self.kind() == Self::OPERATOR.0
     }
 
-    /// Returns whether it is a call of the runtime.
+    /// Returns whether it is a call of the runtime or profiler overhead.
     pub(super) const fn is_call(self) -> bool {
         self.kind() == Self::HOST.0
     }
