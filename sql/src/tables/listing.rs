@@ -22,6 +22,9 @@ use super::stopped;
 use crate::run_data::RunData;
 use crate::schema::{Column, schema_of};
 
+/// Number of partitions of all runs, unless there are more runs: each partition is a task, also if it has no rows.
+const MAX_PARTITIONS: usize = 1 << 10;
+
 /// The rows of a table of one run, whose columns are made when a query reads them.
 pub trait Listing: Debug + Send + Sync {
     /// Returns the number of rows.
@@ -143,7 +146,9 @@ impl TableProvider for RunTable {
             .iter()
             .filter_map(|index| self.table.columns.get(*index))
             .collect();
-        let count = state.config_options().execution.target_partitions.max(1);
+        let most = (MAX_PARTITIONS / self.runs.len().max(1)).max(1);
+        let wanted = state.config_options().execution.target_partitions;
+        let count = wanted.clamp(1, most);
         let partitions = self.runs.iter().flat_map(|run| {
             let (columns, schema) = (&columns, &schema);
             (0..count).map(move |number| -> Arc<dyn PartitionStream> {

@@ -281,8 +281,8 @@ fn compare(
     Ok(())
 }
 
-/// Processes that measure a part. A virtual machine may take up to 3 s for its first use of a GiB of memory, which is
-/// longer than a path, and a tenth of that the next time.
+/// Processes that measure a part. The first use of a GiB of memory took 0.6 to 3 s on a virtual machine, which is as
+/// long as a path.
 const PART_PROCESSES: usize = 3;
 
 /// Shapes of large traces: a description, and the files they are generated from.

@@ -226,19 +226,11 @@ impl Blocks {
         self.first[block] as usize..self.first[block + 1] as usize
     }
 
-    /// Splits the segments of the blocks that have more than [`CHUNK_SEGMENTS`] into chunks of at most so many, each with
-    /// its block.
-    pub(super) fn long_blocks(&self) -> Vec<(usize, Range<usize>)> {
-        let blocks = (0..self.graph.len()).map(|block| (block, self.segments(block)));
-        let long = blocks.filter(|(_, segments)| segments.len() > CHUNK_SEGMENTS);
-        let chunks = long.flat_map(|(block, segments)| {
-            let starts = segments.clone().step_by(CHUNK_SEGMENTS);
-            starts.map(move |start| {
-                let end = segments.end.min(start + CHUNK_SEGMENTS);
-                (block, start..end)
-            })
-        });
-        chunks.collect()
+    /// Splits the segments of a block into chunks of at most [`CHUNK_SEGMENTS`], each with the block.
+    pub(super) fn chunks(&self, block: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
+        let segments = self.segments(block);
+        let starts = segments.clone().step_by(CHUNK_SEGMENTS);
+        starts.map(move |start| (block, start..segments.end.min(start + CHUNK_SEGMENTS)))
     }
 
     /// Returns the block that contains a segment.

@@ -431,18 +431,22 @@ impl CriticalPath<'_> {
             CHUNK_BLOCKS,
             graph.len(),
             cancel,
-            || 0,
-            |selected, first, chunk| {
+            || (0, Vec::new()),
+            |(selected, long), first, chunk| {
                 for (block, sum) in (first..).zip(chunk) {
                     let segments = self.blocks.segments(block);
                     if segments.len() <= CHUNK_SEGMENTS {
                         *sum = longer(block, segments, selected);
+                    } else {
+                        long.push(block);
                     }
                 }
             },
         )?;
+        let mut count: u64 = counts.iter().map(|(selected, _)| selected).sum();
         // A thread without dependencies is one block: work for all processors.
-        let chunks = self.blocks.long_blocks();
+        let long = counts.into_iter().flat_map(|(_, long)| long);
+        let chunks: Vec<_> = long.flat_map(|block| self.blocks.chunks(block)).collect();
         let of_chunks = parallel::scan_items(
             &chunks,
             graph.len(),
@@ -452,7 +456,6 @@ impl CriticalPath<'_> {
                 sums.push((*block, longer(*block, segments.clone(), selected)));
             },
         )?;
-        let mut count: u64 = counts.into_iter().sum();
         for (selected, sums) in of_chunks {
             count += selected;
             for (block, sum) in sums {
